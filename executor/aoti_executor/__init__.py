@@ -1,0 +1,1 @@
+"""Drive loaded AOTInductor plugins."""

@@ -1,0 +1,229 @@
+"""What can be read from a plugin without loading it, as immutable records.
+
+These are named tuples, not frozen dataclasses: ``import dataclasses`` alone costs more than reading a plugin
+does. Text that came from a file is decoded as UTF-8 with ``surrogateescape``, so that no byte is lost;
+`aoti_inspect.text.printable` makes it safe to show. Offsets and sizes are bytes; addresses are the file's own
+virtual addresses.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Binding = Literal["local", "global", "weak", "unique", "other"]
+
+
+class ElfHeader(NamedTuple):
+    """What the first bytes say (System V gABI, "ELF Header").
+
+    Attributes:
+        bits: 32 or 64.
+        byte_order: "little" or "big".
+        type: ``e_type``: "REL", "EXEC", "DYN", "CORE", or the number.
+        machine: ``e_machine``.
+        machine_name: as ``uname -m`` has it ("x86_64", "aarch64"); ``machine(N)`` if not known.
+    """
+
+    bits: int
+    byte_order: Literal["little", "big"]
+    type: str
+    machine: int
+    machine_name: str
+
+
+class Segment(NamedTuple):
+    """One program header. ``flags`` is a subset of "RWE" in that order; ``type`` is its name or number."""
+
+    type: str
+    flags: str
+    offset: int
+    address: int
+    file_size: int
+    memory_size: int
+    align: int
+
+
+class Symbol(NamedTuple):
+    """One dynamic symbol.
+
+    Attributes:
+        name: the symbol's name.
+        binding: how it binds; "weak" undefined symbols may stay unresolved.
+        version: the version that it is bound to (``GLIBC_2.34``), or None.
+        library: for an undefined one with a version: the library that must provide it (``libc.so.6``).
+    """
+
+    name: str
+    binding: Binding
+    version: str | None
+    library: str | None
+
+
+class VersionNeed(NamedTuple):
+    """One version that a library must define, and why.
+
+    Attributes:
+        library: the file that must define it, as DT_VERNEED names it.
+        version: the version's name.
+        weak: True if the dynamic linker only warns when the library lacks it (VER_FLG_WEAK).
+        symbols: the undefined symbols bound to it, sorted; empty if only the table names it.
+    """
+
+    library: str
+    version: str
+    weak: bool
+    symbols: tuple[str, ...]
+
+
+class Section(NamedTuple):
+    """One section header, for what only sections tell. ``size`` is in memory; NOBITS sections have no bytes."""
+
+    name: str
+    type: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+
+
+class ExportSummary(NamedTuple):
+    """The defined dynamic symbols, counted and named where a rule asks for them.
+
+    Attributes:
+        total: defined, not local.
+        container: the ``AOTInductor*`` names, sorted.
+        shims: the ``aoti_torch_*`` and ``torch_*`` names that the file itself defines, sorted.
+        std: how many belong to the C++ standard library or runtime (``_ZNSt``, ``_ZSt``, ``__cxa_``, ...).
+        std_strong: those of ``std`` that are not weak: an inlined template is weak, a copy of the runtime is not.
+        std_examples: up to five of ``std_strong``, else of ``std``.
+        runtime: how many belong to ``torch::aot_inductor`` (the fixed part of a plugin).
+        unique: the STB_GNU_UNIQUE names, sorted.
+        others: how many are none of the above.
+        other_examples: up to five of those.
+    """
+
+    total: int
+    container: tuple[str, ...]
+    shims: tuple[str, ...]
+    std: int
+    std_strong: int
+    std_examples: tuple[str, ...]
+    runtime: int
+    unique: tuple[str, ...]
+    others: int
+    other_examples: tuple[str, ...]
+
+
+class ElfFacts(NamedTuple):
+    """One ELF file as the dynamic linker sees it.
+
+    Attributes:
+        size: bytes of the file.
+        header: machine, class, byte order, type.
+        segments: the program headers.
+        is_dynamic: whether there is a PT_DYNAMIC with bytes in the file.
+        interpreter: PT_INTERP, or None.
+        soname, needed, rpath, runpath: from PT_DYNAMIC; ``rpath`` and ``runpath`` are split at colons.
+        flags: names of DT_FLAGS and DT_FLAGS_1 bits ("BIND_NOW", "NODELETE", "STATIC_TLS", ...), sorted.
+        build_id: of the GNU note, in hex, or None.
+        executable_stack: PT_GNU_STACK's PF_X; None without that header (the machine's default decides).
+        text_relocations: DT_TEXTREL or DF_TEXTREL.
+        symbol_count: entries of the dynamic symbol table, the null entry included.
+        symbol_count_source: "DT_HASH", "DT_GNU_HASH" or "DT_STRTAB" (bounded by where the strings start).
+        undefined: undefined dynamic symbols, in the table's order.
+        exports: summary of the defined ones.
+        version_needs: DT_VERNEED, in the file's order.
+        version_definitions: names of DT_VERDEF, the file's own base version left out.
+        sections: the section table, or None if there is none or it can't be used.
+        section_problem: why the section table can't be used, if there is one; None otherwise.
+        debug_info: whether sections hold DWARF.
+        anomalies: what was wrong but could be worked around, one sentence each.
+    """
+
+    size: int
+    header: ElfHeader
+    segments: tuple[Segment, ...]
+    is_dynamic: bool
+    interpreter: str | None
+    soname: str | None
+    needed: tuple[str, ...]
+    rpath: tuple[str, ...]
+    runpath: tuple[str, ...]
+    flags: tuple[str, ...]
+    build_id: str | None
+    executable_stack: bool | None
+    text_relocations: bool
+    symbol_count: int
+    symbol_count_source: str
+    undefined: tuple[Symbol, ...]
+    exports: ExportSummary
+    version_needs: tuple[VersionNeed, ...]
+    version_definitions: tuple[str, ...]
+    sections: tuple[Section, ...] | None
+    section_problem: str | None
+    debug_info: bool
+    anomalies: tuple[str, ...]
+
+
+class GpuImage(NamedTuple):
+    """One piece of GPU code.
+
+    Attributes:
+        kind: "cubin" (machine code, for one architecture) or "ptx" (compiled by the driver).
+        architecture: the compute capability as an integer, 90 for sm_90; 0 if it can't be told.
+        ptx_version: the PTX ISA version as "8.7" for "ptx", else None.
+        container: "fatbin" or "elf" (a cubin that stands alone in the plugin's data).
+        offset, size: where it is in the file, bytes.
+    """
+
+    kind: Literal["cubin", "ptx"]
+    architecture: int
+    ptx_version: str | None
+    container: Literal["fatbin", "elf"]
+    offset: int
+    size: int
+
+
+class Weights(NamedTuple):
+    """Where a plugin's constants are, found without reading them.
+
+    Attributes:
+        kind: "none" (the plugin holds no constants of its own), "embedded" (in a section of the file),
+            "appended" (past the last segment, found by the magic number), "external" (in a blob).
+        offset, size: of the bytes in the plugin file; 0 and 0 where there are none.
+        required: bytes that the plugin expects of an external or appended blob; None if the file can't tell.
+        magic: the magic number that guards appended weights; None otherwise.
+        magic_ok: whether the appended copy of the magic number is the same; None where there is none.
+        mutable: whether the constants lie in writable memory, which AOTInductor chooses when a run mutates
+            one of them; None if the file can't tell.
+    """
+
+    kind: Literal["none", "embedded", "appended", "external"]
+    offset: int
+    size: int
+    required: int | None
+    magic: int | None
+    magic_ok: bool | None
+    mutable: bool | None
+
+
+class PluginFacts(NamedTuple):
+    """Everything about one plugin that the rules look at.
+
+    Attributes:
+        name: what to call it in a report: a path, or ``package!member``.
+        elf: the ELF view.
+        gpu: GPU code in it.
+        weights: where its constants are.
+        cxx_runtime: the C++ library that it was compiled against: "libstdc++", "libc++" or None (no C++).
+        cxx_runtime_static: True if it carries that library in itself.
+        metadata: the sidecar JSON that Inductor writes (``AOTI_DEVICE_KEY``, ...); None if there is none.
+    """
+
+    name: str
+    elf: ElfFacts
+    gpu: tuple[GpuImage, ...]
+    weights: Weights
+    cxx_runtime: Literal["libstdc++", "libc++"] | None
+    cxx_runtime_static: bool
+    metadata: dict[str, str] | None

@@ -1,0 +1,36 @@
+"""Text from untrusted files, made safe to show."""
+
+from __future__ import annotations
+
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
+
+
+def decode(raw: bytes) -> str:
+    """Return ``raw`` as text; bytes that are not UTF-8 become lone surrogates, so that none is lost."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def printable(text: str) -> str:
+    r"""Return ``text`` with everything that a terminal could act on escaped.
+
+    Control characters become ``\x1b``, undecodable bytes ``\xff``, other non-printing characters
+    (bidirectional overrides, line separators) ``\u202e``. Printable text, in any script, is unchanged.
+    """
+    if text.isprintable() and "\\" not in text:
+        return text
+    out = []
+    for char in text:
+        code = ord(char)
+        if char in _NAMED:
+            out.append(_NAMED[char])
+        elif 0xDC80 <= code <= 0xDCFF:
+            out.append(f"\\x{code - 0xDC00:02x}")
+        elif char.isprintable():
+            out.append(char)
+        elif code < 0x100:
+            out.append(f"\\x{code:02x}")
+        elif code < 0x10000:
+            out.append(f"\\u{code:04x}")
+        else:
+            out.append(f"\\U{code:08x}")
+    return "".join(out)

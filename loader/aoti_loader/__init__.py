@@ -1,0 +1,1 @@
+"""Load AOTInductor plugins."""
