@@ -1,0 +1,1 @@
+"""Rules: what can be wrong with a plugin, one generator function each."""
