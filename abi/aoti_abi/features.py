@@ -23,12 +23,14 @@ class Feature(NamedTuple):
         symbols: the container functions that it needs, all of them.
         title: what it is, for people.
         instead: what happens when a plugin lacks it.
+        addition: True if nothing is lost without it: another way, which older plugins have, does the same.
     """
 
     name: str
     symbols: tuple[str, ...]
     title: str
     instead: str
+    addition: bool = False
 
     @property
     def since(self) -> str:
@@ -162,6 +164,7 @@ FEATURES: dict[str, Feature] = {
             (f"{_C}CreateWithExternalConstants",),
             "a container created around the caller's own constants",
             "constants are bound after the container was created",
+            addition=True,
         ),
     )
 }

@@ -24,12 +24,15 @@ class Context(NamedTuple):
     Attributes:
         plugin: the facts of one plugin.
         target: where it is meant to run.
-        verdicts: the hosts that were asked about, already judged.
+        verdicts: the hosts that it must load in, already judged.
+        disagreements: where the section table tells another story than the dynamic view, one sentence each;
+            empty also if nobody asked for that comparison.
     """
 
     plugin: PluginFacts
     target: Target
     verdicts: tuple[HostVerdict, ...]
+    disagreements: tuple[str, ...] = ()
 
 
 class Report(NamedTuple):

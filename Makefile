@@ -1,0 +1,62 @@
+# Everything sets itself up: `make demo` and `make test` work from a fresh clone with Python 3.10+, a C
+# compiler and make.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PLUGIN ?= fixtures/plugins/mlp.so
+
+# What goes into the wheel: a change of any of it means a new installation.
+SOURCES := pyproject.toml $(shell find abi inspect loader executor shim -type f -not -path '*/__pycache__/*')
+
+.PHONY: demo test lint format bench wheel docs clean help
+.DELETE_ON_ERROR:
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: $(VENV)/.core ## audit a real plugin, then run it without PyTorch
+	$(BIN)/aoti-inspect $(PLUGIN)
+	$(BIN)/aoti-run $(PLUGIN) --info
+
+test: $(VENV)/.test ## run the tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+
+lint: $(VENV)/.lint ## ruff, mypy --strict, import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	PYTHONPATH=abi:inspect:loader:executor $(BIN)/lint-imports
+
+format: $(VENV)/.lint ## format the sources
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.test ## measure, side by side with the peers
+	$(BIN)/python benchmarks/bench_inspect.py
+	$(BIN)/python benchmarks/bench_run.py
+
+docs: $(VENV)/.core ## write the pages of the rules anew
+	$(BIN)/python docs/generate_rules.py
+
+wheel: $(VENV)/.venv ## build the wheel into dist/
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean: ## remove what make built
+	rm -rf $(VENV) build dist
+
+$(VENV)/.venv:
+	$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("aoti-toolkit needs Python 3.10 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.core: $(VENV)/.venv $(SOURCES)
+	$(BIN)/pip install --quiet --disable-pip-version-check '.[blas]' numpy
+	touch $@
+
+$(VENV)/.test: $(VENV)/.venv $(SOURCES)
+	$(BIN)/pip install --quiet --disable-pip-version-check '.[test]'
+	touch $@ $(VENV)/.core
+
+$(VENV)/.lint: $(VENV)/.venv pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check '.[lint]'
+	touch $@

@@ -1,0 +1,88 @@
+"""The audit of one artifact: facts, verdicts, findings."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from aoti_abi.errors import AotiError
+from aoti_inspect.facts import PluginFacts
+from aoti_inspect.findings import SEVERITIES, Finding, HostVerdict, NotChecked, Severity
+from aoti_inspect.target import Target
+
+#: The format of `aoti_inspect.report_json`; a change that could break a reader raises it.
+SCHEMA_VERSION = 1
+
+
+class Settings(NamedTuple):
+    """What to check an artifact against.
+
+    Attributes:
+        target: the machine that it is meant for.
+        hosts: the hosts to judge, as the user wrote them.
+        required: those that it must load in: a verdict against one of them is an error, not information.
+        second_view: whether to compare with the section-based view too, which costs a hundred milliseconds.
+    """
+
+    target: Target
+    hosts: tuple[str, ...]
+    required: frozenset[str] = frozenset()
+    second_view: bool = False
+
+
+class PluginAudit(NamedTuple):
+    """One plugin, audited. ``findings`` are in the order of their codes, the gravest severity first."""
+
+    facts: PluginFacts
+    findings: tuple[Finding, ...]
+    not_checked: tuple[NotChecked, ...]
+    verdicts: tuple[HostVerdict, ...]
+
+
+class ArtifactAudit(NamedTuple):
+    """One artifact, audited.
+
+    Attributes:
+        path: as it was given.
+        kind: "plugin", "pt2", "pte", "ptd", "folder", "zip", ...; "unreadable" if ``error`` is set.
+        plugins: the plugins in it.
+        findings, not_checked: of the package as a whole.
+        summary: ``(label, text)`` lines about the package: its methods, its weights.
+        error: why it could not be read.
+    """
+
+    path: str
+    kind: str
+    plugins: tuple[PluginAudit, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    not_checked: tuple[NotChecked, ...] = ()
+    summary: tuple[tuple[str, str], ...] = ()
+    error: AotiError | None = None
+
+    def all_findings(self) -> tuple[Finding, ...]:
+        """Return the findings of the package and of each plugin in it."""
+        return self.findings + tuple(finding for plugin in self.plugins for finding in plugin.findings)
+
+    def all_not_checked(self) -> tuple[NotChecked, ...]:
+        """Return what could not be checked, of the package and of each plugin in it."""
+        return self.not_checked + tuple(entry for plugin in self.plugins for entry in plugin.not_checked)
+
+
+def exit_code(audits: list[ArtifactAudit], fail_on: Severity | None) -> int:
+    """Return 2 if something was unreadable, else 1 for findings at or above ``fail_on``, else 3, else 0.
+
+    Args:
+        audits: at least one.
+        fail_on: the mildest severity that fails; None if findings never do.
+    """
+    if any(audit.error is not None for audit in audits):
+        return 2
+    if fail_on is not None:
+        failing = SEVERITIES[SEVERITIES.index(fail_on) :]
+        if any(finding.severity in failing for audit in audits for finding in audit.all_findings()):
+            return 1
+    return 3 if any(audit.all_not_checked() for audit in audits) else 0
+
+
+def by_gravity(findings: list[Finding]) -> tuple[Finding, ...]:
+    """Order findings for people: errors first, then by code."""
+    return tuple(sorted(findings, key=lambda finding: (-SEVERITIES.index(finding.severity), finding.code)))

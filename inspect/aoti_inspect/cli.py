@@ -1,0 +1,211 @@
+"""The ``aoti-inspect`` command.
+
+Report on standard output, progress and messages on standard error. Exit codes: 0 nothing found, 1 findings at
+or above ``--fail-on``, 2 usage or unreadable input, 3 something could not be checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from aoti_abi.errors import AotiError, InvalidArgument
+from aoti_abi.versions import SUPPORTED_TORCH
+from aoti_inspect.audit import ArtifactAudit, Settings, exit_code
+from aoti_inspect.findings import SEVERITIES, Severity
+
+VERSION = "0.1.0"
+DEFAULT_HOSTS: tuple[str, ...] = ("builtin", *(f"torch=={v}" for v in SUPPORTED_TORCH), "executorch", "local")
+
+_DESCRIPTION = """\
+Audit AOTInductor plugins without loading them: what they export and need, in which hosts they will load,
+which features they will have there, and what to change. PATH is a plugin (.so), a package (.pt2, .pte, .ptd,
+.whl, .zip), a folder, a glob, or - for standard input. `aoti-inspect rule CODE` explains a finding,
+`aoti-inspect schema` prints the JSON schema."""
+
+_EPILOG = """\
+exit codes: 0 nothing found, 1 findings at or above --fail-on, 2 usage or unreadable input, 3 something could
+not be checked (it never counts as a pass)
+
+examples:
+  aoti-inspect model.so
+  aoti-inspect --host torch==2.13 --target glibc=2.35,isa=avx2 model.pt2
+  aoti-inspect --format json exported/ > report.json
+  aoti-inspect rule AOTI401"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="aoti-inspect",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="what to audit")
+    parser.add_argument("--version", action="version", version=f"aoti-inspect {VERSION}")
+    parser.add_argument("--format", choices=("text", "concise", "json"), default="text", help="default: text")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the report there, whole or not at all")
+    parser.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="a host it must load in: torch==X.Y, builtin, executorch, local (this machine), or the path of an ELF "
+        "program or library; may be given several times; without it all known hosts are shown, and none is required",
+    )
+    parser.add_argument(
+        "--target",
+        default="",
+        metavar="KEY=VALUE,...",
+        help="where it must run: glibc, glibcxx, cxxabi, machine, isa (joined by +), sm; `any` turns a check off; "
+        "default: this machine",
+    )
+    parser.add_argument(
+        "--fail-on",
+        choices=(*reversed(SEVERITIES), "never"),
+        default="error",
+        help="the mildest severity that makes the exit code 1 (default: error)",
+    )
+    parser.add_argument("--second-view", action="store_true", help="compare with the section table too (slower)")
+    parser.add_argument("--extract", metavar="DIR", help="write the plugins and weights of packages into DIR")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: auto")
+    parser.add_argument("-q", "--quiet", action="store_true", help="only findings")
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="symbols and notes; twice: details")
+    parser.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="worker processes (default: by need)")
+    parser.add_argument("--no-progress", action="store_true", help="no progress bar")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; return its exit code. Never raises for bad input."""
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (`| head`) went away: no error of ours. Python would complain at exit without this.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except AotiError as error:
+        from aoti_inspect.text import printable  # noqa: PLC0415 - only errors need it here
+
+        print(f"aoti-inspect: error: {printable(str(error)).replace(chr(92) + 'n', chr(10))}", file=sys.stderr)
+        return 2
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments and arguments[0] == "rule":
+        return _explain(arguments[1:])
+    if arguments and arguments[0] == "schema":
+        from aoti_inspect.report_json import schema_text  # noqa: PLC0415 - one sub-command needs it
+
+        print(schema_text(), end="")
+        return 0
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if not options.paths:
+        parser.error("no PATH given; `aoti-inspect --help` shows what can be audited")
+    settings = _settings(options)
+    from aoti_inspect.collect import collect  # noqa: PLC0415 - a usage error should not pay for it
+
+    paths = collect(options.paths)
+    audits = _audit_all(paths, settings, options)
+    fail_on: Severity | None = None if options.fail_on == "never" else options.fail_on
+    code = exit_code(audits, fail_on)
+    text = _render(audits, settings, options, code)
+    if options.output:
+        from aoti_inspect.output import write_whole  # noqa: PLC0415 - only with -o
+
+        write_whole(options.output, text)
+    else:
+        sys.stdout.write(text)
+    if options.extract:
+        from aoti_inspect.extract import extract_all  # noqa: PLC0415 - only with --extract
+
+        for line in extract_all(paths, options.extract):
+            print(line, file=sys.stderr)
+    return code
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    from aoti_inspect.target import local_target, parse_target  # noqa: PLC0415 - reads /proc/cpuinfo
+
+    if options.jobs < 0:
+        raise InvalidArgument(f"--jobs {options.jobs} is negative", hint="give the number of worker processes")
+    target = parse_target(options.target, local_target())
+    hosts = tuple(dict.fromkeys(options.host)) or DEFAULT_HOSTS
+    from aoti_inspect.hosts.verdicts import check_host_names  # noqa: PLC0415 - as above
+
+    check_host_names(hosts)
+    return Settings(target, hosts, frozenset(options.host), second_view=options.second_view)
+
+
+def _audit_all(paths: list[str], settings: Settings, options: argparse.Namespace) -> list[ArtifactAudit]:
+    from aoti_inspect.workers import audit_many  # noqa: PLC0415 - pulls in the rules
+
+    progress = not options.no_progress and not options.quiet and sys.stderr.isatty()
+    return audit_many(paths, settings, jobs=options.jobs, progress=progress)
+
+
+def _use_color(choice: str) -> bool:
+    """Follow ``--color``, then NO_COLOR (no-color.org), then whether a terminal reads us."""
+    if choice != "auto":
+        return choice == "always"
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
+
+
+def _render(audits: list[ArtifactAudit], settings: Settings, options: argparse.Namespace, code: int) -> str:
+    if options.format == "json":
+        from aoti_inspect import report_json  # noqa: PLC0415 - json costs milliseconds
+
+        document = report_json.document(audits, version=VERSION, target=settings.target, code=code)
+        return report_json.dumps(document) + "\n"
+    from aoti_inspect import report_text  # noqa: PLC0415 - one format at a time
+
+    if options.format == "concise":
+        return "".join(f"{line}\n" for audit in audits for line in report_text.concise(audit))
+    color = _use_color(options.color) and not options.output
+    lines: list[str] = []
+    for audit in audits:
+        block = list(report_text.render(audit, color=color, quiet=options.quiet, verbose=options.verbose))
+        if block and lines:
+            lines.append("")
+        lines += block
+    if not options.quiet:
+        lines += ["", report_text.summary(audits, color=color)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _explain(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="aoti-inspect rule", description="Explain a rule.", allow_abbrev=False)
+    parser.add_argument("code", nargs="?", help="a code (AOTI401) or a name (executable-stack)")
+    parser.add_argument("--all", action="store_true", help="list every rule")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    options = parser.parse_args(arguments)
+    if bool(options.code) == options.all:
+        parser.error("give one CODE, or --all")
+    from aoti_inspect.rules import all_rules  # noqa: PLC0415 - only this sub-command and audits need them
+    from aoti_inspect.rules.registry import find_rule  # noqa: PLC0415 - as above
+
+    rules = all_rules()
+    chosen = [rules[code] for code in sorted(rules)] if options.all else [find_rule(options.code)]
+    if options.format == "json":
+        from aoti_inspect.report_json import dumps  # noqa: PLC0415 - as above
+
+        print(dumps([{"code": r.code, "name": r.name, "severity": r.severity, "page": r.page} for r in chosen]))
+    elif options.all:
+        for entry in chosen:
+            print(f"{entry.code}  {entry.severity:7}  {entry.name:32}  {entry.page.splitlines()[0]}")
+    else:
+        entry = chosen[0]
+        print(f"{entry.code} {entry.name} ({entry.severity})\n\n{entry.page}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""From the command line's arguments to the files to audit."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from aoti_abi.errors import AccessFailed, AotiError, NotFound
+
+#: Names in a folder that are taken for artifacts; a file that is named itself is read whatever it is called.
+_SUFFIXES = (".so", ".pt2", ".pte", ".ptd", ".whl", ".zip")
+#: A folder with more artifacts than this is taken for a mistake (a file system's root, a mount).
+_LIMIT = 100_000
+STDIN = "-"
+
+
+def collect(arguments: list[str]) -> list[str]:
+    """Return the files that the arguments stand for, in order and without repeats.
+
+    A file stands for itself, a folder for the artifacts below it, a pattern that is not a file for what it
+    matches, ``-`` for standard input. Links to folders below a folder are not followed. An unpacked package
+    (a folder with ``archive_format``) stands for itself.
+
+    Raises:
+        NotFound: a path or pattern that matches nothing, or a folder without artifacts.
+        AccessFailed: a folder that can't be listed.
+    """
+    found: dict[str, None] = {}
+    for argument in arguments:
+        for path in _expand(argument):
+            found[path] = None
+    return list(found)
+
+
+def _expand(argument: str) -> list[str]:
+    if argument == STDIN:
+        return [STDIN]
+    try:
+        mode = os.stat(argument).st_mode
+    except (OSError, ValueError) as error:
+        matches = _glob(argument)
+        if matches:
+            return [path for match in matches for path in _expand(match)]
+        raise _not_there(argument, error) from error
+    if not stat.S_ISDIR(mode):
+        return [argument]
+    if os.path.isfile(os.path.join(argument, "archive_format")):
+        return [argument]
+    return _walk(argument)
+
+
+def _not_there(argument: str, error: Exception) -> AotiError:
+    if isinstance(error, PermissionError):
+        return AccessFailed("cannot be read", path=argument, cause=error.strerror)
+    if any(char in argument for char in "*?["):
+        return NotFound("nothing matches this pattern", path=argument, hint="quote it only if it is a pattern")
+    cause = getattr(error, "strerror", None) or str(error)
+    return NotFound("there is no such file", path=argument, cause=cause)
+
+
+def _glob(argument: str) -> list[str]:
+    if not any(char in argument for char in "*?["):
+        return []
+    import glob  # noqa: PLC0415 - the shell has expanded most patterns already
+
+    return sorted(glob.glob(argument, recursive=True))
+
+
+def is_artifact_name(name: str) -> bool:
+    """Whether a file in a folder is taken for an artifact: ``model.so``, ``libx.so.2``, ``model.pt2``, ..."""
+    lower = name.lower()
+    return lower.endswith(_SUFFIXES) or ".so." in lower
+
+
+def _walk(folder: str) -> list[str]:
+    def refuse(error: OSError) -> None:
+        raise AccessFailed("the folder cannot be listed", path=error.filename, cause=error.strerror)
+
+    paths: list[str] = []
+    for root, folders, files in os.walk(folder, onerror=refuse):
+        folders.sort()
+        for name in sorted(files):
+            path = os.path.join(root, name)
+            if is_artifact_name(name) and os.path.isfile(path):
+                paths.append(path)
+        if len(paths) > _LIMIT:
+            raise NotFound(f"the folder holds over {_LIMIT} artifacts", path=folder, hint="name a smaller folder")
+    if not paths:
+        raise NotFound(
+            "the folder holds no artifact",
+            path=folder,
+            hint=f"looked for {', '.join('*' + suffix for suffix in _SUFFIXES)} and *.so.*",
+        )
+    return paths

@@ -1,0 +1,69 @@
+"""From the names of hosts to verdicts: the one place where a host's name is understood."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from aoti_abi.errors import AotiError, InvalidArgument, NotFound
+from aoti_inspect.facts import PluginFacts
+from aoti_inspect.findings import HostVerdict
+from aoti_inspect.target import Target
+
+if TYPE_CHECKING:
+    from aoti_inspect.hosts.tables import TableHost
+
+LOCAL = "local"
+_TABLES = ("builtin", "executorch")
+_TORCH = "torch=="
+
+
+def check_host_names(names: tuple[str, ...]) -> None:
+    """Reject what is no host before any file is read.
+
+    Raises:
+        InvalidArgument: an unknown name, or a PyTorch version that no table covers.
+        NotFound: a path to a host that is not there.
+    """
+    for name in names:
+        if name == LOCAL or _table(name) is not None:
+            continue
+        if not os.path.exists(name):
+            looks_like_path = "/" in name or name.endswith(".so")
+            kind = NotFound if looks_like_path else InvalidArgument
+            raise kind(
+                f"no such host: {name!r}",
+                hint="write torch==X.Y, builtin, executorch, local, or the path of an ELF program or library",
+            )
+
+
+def _table(name: str) -> TableHost | None:
+    from aoti_inspect.hosts import tables  # noqa: PLC0415 - `--host local` alone needs none
+
+    if name.startswith(_TORCH):
+        return tables.torch_host(name.removeprefix(_TORCH))
+    if name == "builtin":
+        return tables.builtin_host()
+    return tables.executorch_host() if name == "executorch" else None
+
+
+def judge_all(plugin: PluginFacts, names: tuple[str, ...], target: Target) -> tuple[HostVerdict, ...]:
+    """Return a verdict for each host, in order.
+
+    A host that can't be read is "not checked", with the reason.
+    """
+    from aoti_inspect.hosts.judge import judge  # noqa: PLC0415 - as above
+
+    verdicts = []
+    for name in names:
+        table = _table(name)
+        if table is not None:
+            verdicts.append(judge(plugin, table, target)._replace(host=name))
+            continue
+        from aoti_inspect.hosts.closure import judge_files  # noqa: PLC0415 - real files cost more than tables
+
+        try:
+            verdicts.append(judge_files(plugin, None if name == LOCAL else name, target))
+        except AotiError as error:
+            verdicts.append(HostVerdict(name, "not checked", (str(error).replace("\nhint: ", "; "),)))
+    return tuple(verdicts)

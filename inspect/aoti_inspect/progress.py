@@ -1,0 +1,32 @@
+"""A progress bar on standard error, for what takes longer than half a second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+_PATIENCE = 0.5
+
+
+def with_progress(results: Iterable[T], total: int) -> Iterator[T]:
+    """Yield ``results`` unchanged; draw a bar on standard error once it has taken half a second."""
+    start = time.monotonic()
+    iterator = iter(results)
+    done = 0
+    for result in iterator:
+        done += 1
+        yield result
+        if time.monotonic() - start > _PATIENCE and done < total:
+            break
+    else:
+        return
+    from rich.console import Console  # noqa: PLC0415 - most runs are over before it is needed
+    from rich.progress import Progress  # noqa: PLC0415 - as above
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("auditing", total=total, completed=done)
+        for result in iterator:
+            bar.advance(task)
+            yield result

@@ -1,0 +1,274 @@
+"""The report for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from aoti_abi.container_api import compiled_by
+from aoti_inspect.audit import ArtifactAudit, PluginAudit
+from aoti_inspect.facts import PluginFacts, Weights
+from aoti_inspect.findings import Finding, HostVerdict
+from aoti_inspect.text import printable
+
+_COLORS = {"error": "31;1", "warning": "33;1", "info": "36", "good": "32", "dim": "2", "bold": "1"}
+_OUTCOME_COLOR = {
+    "loads": "good",
+    "loads with fallbacks": "good",
+    "will not load": "error",
+    "not checked": "warning",
+}
+_LABEL_WIDTH = 10
+#: Symbols listed under a finding with ``-v``; all of them are in the JSON report.
+_SYMBOLS_SHOWN = 200
+
+Paint = Callable[[str, str], str]
+
+
+def painter(color: bool) -> Paint:
+    """Return the function that wraps text in the escape codes of a style, or leaves it alone."""
+    if color:
+        return lambda style, text: f"\x1b[{_COLORS[style]}m{text}\x1b[0m"
+    return lambda _style, text: text
+
+
+def render(audit: ArtifactAudit, *, color: bool = False, quiet: bool = False, verbose: int = 0) -> Iterator[str]:
+    """Yield the lines of one artifact's report.
+
+    Args:
+        audit: what was found.
+        color: whether to use terminal colours.
+        quiet: only findings, errors and what was not checked.
+        verbose: 1 adds the symbols behind each finding and the notes of each verdict, 2 the file's details.
+    """
+    paint = painter(color)
+    path = printable(audit.path)
+    if audit.error is not None:
+        error = audit.error
+        cause = f" ({printable(error.cause)})" if error.cause else ""
+        yield f"{paint('bold', path)}: {paint('error', 'cannot be checked')}: {printable(error.message)}{cause}"
+        if error.hint:
+            yield f"  help: {printable(error.hint)}"
+        return
+    if audit.kind != "plugin" and not quiet:
+        yield f"{paint('bold', path)}: {audit.kind}, {_count(len(audit.plugins), 'plugin')}"
+        for label, text in audit.summary:
+            yield _row(label, printable(text))
+    yield from _findings(audit.findings, path, paint, verbose)
+    for entry in audit.not_checked:
+        yield _unchecked(entry.code, entry.name, entry.reason, paint)
+    for plugin in audit.plugins:
+        if audit.kind != "plugin" and not quiet:
+            yield ""
+        yield from _plugin(plugin, paint, quiet=quiet, verbose=verbose)
+
+
+def concise(audit: ArtifactAudit) -> Iterator[str]:
+    """Yield one line for each finding: ``path: CODE severity: message``."""
+    if audit.error is not None:
+        yield f"{printable(audit.path)}: unreadable: {printable(audit.error.message)}"
+    for finding in audit.findings:
+        yield f"{printable(audit.path)}: {finding.code} {finding.severity}: {printable(finding.message)}"
+    for plugin in audit.plugins:
+        for finding in plugin.findings:
+            name = printable(plugin.facts.name)
+            yield f"{name}: {finding.code} {finding.severity}: {printable(finding.message)}"
+    for entry in audit.all_not_checked():
+        yield f"{printable(audit.path)}: {entry.code} not checked: {printable(entry.reason)}"
+
+
+def summary(audits: list[ArtifactAudit], *, color: bool = False) -> str:
+    """Return the closing line: what was found in all artifacts together."""
+    paint = painter(color)
+    findings = [finding for audit in audits for finding in audit.all_findings()]
+    unreadable = sum(audit.error is not None for audit in audits)
+    unchecked = sum(len(audit.all_not_checked()) for audit in audits)
+    errors = sum(finding.severity == "error" for finding in findings)
+    warnings = sum(finding.severity == "warning" for finding in findings)
+    parts = []
+    if errors:
+        parts.append(paint("error", _count(errors, "error")))
+    if warnings:
+        parts.append(paint("warning", _count(warnings, "warning")))
+    if unreadable:
+        parts.append(paint("error", f"{unreadable} unreadable"))
+    if unchecked:
+        parts.append(paint("warning", f"{unchecked} not checked"))
+    files = f" in {len(audits)} files" if len(audits) > 1 else ""
+    if not parts:
+        return paint("good", f"No problems found{files}.")
+    return f"Found {', '.join(parts)}{files}."
+
+
+def _plugin(plugin: PluginAudit, paint: Paint, *, quiet: bool, verbose: int) -> Iterator[str]:
+    facts = plugin.facts
+    name = printable(facts.name)
+    if not quiet:
+        yield f"{paint('bold', name)}: {describe(facts)}"
+        for label, text in _facts_rows(facts, verbose):
+            yield _row(label, printable(text))
+        yield from _verdicts(plugin.verdicts, paint, verbose)
+    yield from _findings(plugin.findings, name, paint, verbose)
+    for entry in plugin.not_checked:
+        yield _unchecked(entry.code, entry.name, entry.reason, paint)
+
+
+def describe(facts: PluginFacts) -> str:
+    """Return one line on what the file is: ``AOTInductor plugin for x86_64, compiled by PyTorch 2.13, 361 KiB``."""
+    elf = facts.elf
+    compiler = compiled_by(frozenset(elf.exports.container))
+    what = "not an AOTInductor plugin"
+    by = ""
+    if compiler is not None:
+        what = "AOTInductor plugin"
+        versions = compiler.oldest if compiler.oldest == compiler.newest else f"{compiler.oldest} to {compiler.newest}"
+        by = f", compiled by PyTorch {versions}"
+    return f"{what} for {elf.header.machine_name}{by}, {size(elf.size)}"
+
+
+def _facts_rows(facts: PluginFacts, verbose: int) -> Iterator[tuple[str, str]]:
+    elf = facts.elf
+    metadata = facts.metadata or {}
+    device = metadata.get("AOTI_DEVICE_KEY")
+    isa = metadata.get("AOTI_CPU_ISA")
+    if device or isa:
+        parts = [device or "", f"instruction set {isa}" if isa else ""]
+        yield "device", ", ".join(filter(None, parts))
+    yield "exports", f"{len(elf.exports.container)} container functions, {elf.exports.total} symbols in all"
+    shims = sum(symbol.name.startswith(("aoti_torch_", "torch_")) for symbol in elf.undefined)
+    yield "imports", f"{_count(shims, 'host shim')}, {len(elf.undefined)} symbols in all"
+    yield "libraries", ", ".join(elf.needed) or "none named"
+    floors = newest_versions(facts)
+    if floors:
+        yield "versions", ", ".join(floors)
+    yield "weights", describe_weights(facts.weights)
+    if facts.gpu:
+        yield "gpu code", ", ".join(_gpu(facts))
+    if verbose >= 2:
+        yield "build id", elf.build_id or "none"
+        yield "symbols", f"{elf.symbol_count} by {elf.symbol_count_source}"
+        if elf.flags:
+            yield "flags", " ".join(elf.flags)
+        for need in elf.version_needs:
+            yield "", f"{need.library} {need.version}: {', '.join(need.symbols) or 'no symbol'}"
+
+
+def newest_versions(facts: PluginFacts) -> list[str]:
+    """Return the newest version of each versioned library interface, as ``GLIBC 2.34``."""
+    from aoti_abi.versions import parse_version  # noqa: PLC0415 - kept beside its only use
+
+    newest: dict[str, tuple[tuple[int, ...], str]] = {}
+    for need in facts.elf.version_needs:
+        prefix, underscore, number = need.version.rpartition("_")
+        try:
+            key = parse_version(number)
+        except ValueError:
+            continue
+        if underscore and (prefix not in newest or newest[prefix][0] < key):
+            newest[prefix] = (key, number)
+    return [f"{prefix} {number}" for prefix, (_key, number) in sorted(newest.items())]
+
+
+def describe_weights(weights: Weights) -> str:
+    """Return where the constants are, in a few words."""
+    if weights.kind == "none":
+        return "none of its own"
+    if weights.kind == "external":
+        required = f", {size(weights.required)} wanted" if weights.required is not None else ""
+        return f"in a separate blob{required}"
+    where = "inside the file" if weights.kind == "embedded" else f"appended at offset {weights.offset}"
+    return f"{where}, {size(weights.size)}{', written to by runs' if weights.mutable else ''}"
+
+
+def _gpu(facts: PluginFacts) -> list[str]:
+    counts: dict[str, int] = {}
+    for image in facts.gpu:
+        arch = image.architecture or "?"
+        label = f"sm_{arch} machine code" if image.kind == "cubin" else f"PTX for compute_{arch}"
+        counts[label] = counts.get(label, 0) + 1
+    parts = [f"{label} x {count}" if count > 1 else label for label, count in sorted(counts.items())]
+    if not any(image.kind == "ptx" for image in facts.gpu):
+        parts.append("no PTX")
+    return parts
+
+
+def _verdicts(verdicts: tuple[HostVerdict, ...], paint: Paint, verbose: int) -> Iterator[str]:
+    """Show the table of hosts; versions of PyTorch that share one verdict share one line."""
+    rows: list[tuple[list[str], HostVerdict]] = []
+    for verdict in verdicts:
+        same = rows and rows[-1][1][1:] == _without_own_name(verdict, rows[-1][1]) and "==" in verdict.host
+        if same and "==" in rows[-1][0][0]:
+            rows[-1][0].append(verdict.host)
+        else:
+            rows.append(([verdict.host], verdict))
+    labels = [_range(hosts) for hosts, _ in rows]
+    width = max(map(len, labels), default=0)
+    if rows:
+        yield _row("hosts", f"{'':{width}}").rstrip()
+    for label, (_hosts, verdict) in zip(labels, rows, strict=True):
+        text = paint(_OUTCOME_COLOR[verdict.outcome], verdict.outcome)
+        tail = ""
+        if verdict.reasons:
+            tail = f": {verdict.reasons[0]}"
+            if len(verdict.reasons) > 1 and not verbose:
+                tail += f" (and {len(verdict.reasons) - 1} more)"
+        elif verdict.lost_features:
+            tail = f": without {', '.join(verdict.lost_features)}"
+        yield f"    {printable(label):{width}}  {text}{printable(tail)}"
+        extra = list(verdict.reasons[1:]) if verbose else []
+        extra += verdict.notes if verbose or verdict.outcome.startswith("loads") else []
+        for line in extra:
+            yield f"    {'':{width}}  {paint('dim', '- ' + printable(line))}"
+
+
+def _without_own_name(verdict: HostVerdict, other: HostVerdict) -> tuple[object, ...]:
+    """Return the fields of a verdict with its own host's name replaced by the other's, for comparison."""
+    return (
+        verdict.outcome,
+        tuple(reason.replace(verdict.host, other.host) for reason in verdict.reasons),
+        *verdict[3:],
+    )
+
+
+def _range(hosts: list[str]) -> str:
+    if len(hosts) == 1:
+        return hosts[0]
+    return f"{hosts[0]} to {hosts[-1].partition('==')[2]}"
+
+
+def _findings(findings: tuple[Finding, ...], name: str, paint: Paint, verbose: int) -> Iterator[str]:
+    for finding in findings:
+        if finding.severity == "info" and not verbose:
+            continue
+        head = f"{paint(finding.severity, f'{finding.severity}[{finding.code}]')} {finding.name}"
+        yield f"  {head}: {printable(finding.message)}"
+        if verbose and finding.symbols:
+            for symbol in finding.symbols[:_SYMBOLS_SHOWN]:
+                yield f"      {paint('dim', printable(symbol))}"
+            if len(finding.symbols) > _SYMBOLS_SHOWN:
+                yield f"      {paint('dim', f'and {len(finding.symbols) - _SYMBOLS_SHOWN} more in the JSON report')}"
+        if finding.help:
+            yield f"    help: {printable(finding.help)}"
+
+
+def _unchecked(code: str, name: str, reason: str, paint: Paint) -> str:
+    return f"  {paint('warning', f'not checked[{code}]')} {name}: {printable(reason)}"
+
+
+def _row(label: str, text: str) -> str:
+    return f"  {label:{_LABEL_WIDTH}}{text}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def size(number: int) -> str:
+    """Return a count of bytes for people: ``2704 bytes``, ``361 KiB``, ``1.4 GiB``."""
+    if number < 10240:
+        return f"{number} bytes"
+    value = float(number)
+    for unit in ("KiB", "MiB", "GiB"):
+        value /= 1024
+        if value < 1024 or unit == "GiB":
+            return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"
+    raise AssertionError(number)

@@ -1,0 +1,160 @@
+"""Auditing one file, and many at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from aoti_abi.errors import AccessFailed, AotiError, InternalError
+from aoti_inspect.audit import ArtifactAudit, PluginAudit, Settings, by_gravity
+from aoti_inspect.collect import STDIN
+from aoti_inspect.facts import PluginFacts
+from aoti_inspect.hosts.verdicts import judge_all
+from aoti_inspect.rules import all_rules
+from aoti_inspect.rules.registry import Context, run_rules
+
+if TYPE_CHECKING:
+    from aoti_inspect.artifacts.artifact import Artifact
+
+#: Fewer files than this are done before worker processes would have started.
+_WORTH_WORKERS = 12
+_MOST_WORKERS = 16
+_ELF_MAGIC = b"\x7fELF"
+
+
+def audit_plugin(facts: PluginFacts, settings: Settings, disagreements: tuple[str, ...] = ()) -> PluginAudit:
+    """Judge the hosts and evaluate every rule on one plugin."""
+    verdicts = judge_all(facts, settings.hosts, settings.target)
+    required = tuple(verdict for verdict in verdicts if verdict.host in settings.required)
+    context = Context(facts, settings.target, required, disagreements=disagreements)
+    findings, not_checked = run_rules(context, all_rules())
+    return PluginAudit(facts, by_gravity(findings), tuple(not_checked), verdicts)
+
+
+def audit_path(path: str, settings: Settings) -> ArtifactAudit:
+    """Audit one file; what can't be read is a result with an error, never an exception."""
+    try:
+        return _audit(path, settings)
+    except AotiError as error:
+        return ArtifactAudit(path, "unreadable", error=_without_path(error, path))
+    except RecursionError as error:
+        return ArtifactAudit(path, "unreadable", error=InternalError("the file nests too deeply", cause=str(error)))
+    except MemoryError:
+        return ArtifactAudit(path, "unreadable", error=AccessFailed("not enough memory to read it"))
+
+
+def _without_path(error: AotiError, path: str) -> AotiError:
+    """Drop the path from an error that is shown under that path anyway."""
+    if error.path is not None and error.path != path:
+        error.message = f"{error.path}: {error.message}"
+    error.path = None
+    return error
+
+
+def _audit(path: str, settings: Settings) -> ArtifactAudit:
+    if path == STDIN:
+        with _standard_input() as source:
+            return _rename(_audit_file(source, settings), source, "<stdin>")
+    return _audit_file(path, settings)
+
+
+def _audit_file(path: str, settings: Settings) -> ArtifactAudit:
+    if _starts_with_elf_magic(path):
+        from aoti_inspect.plugin import read_plugin  # noqa: PLC0415 - packages don't need it at once
+
+        facts = read_plugin(path)
+        return ArtifactAudit(path, "plugin", (audit_plugin(facts, settings, _second_view(path, facts, settings)),))
+    from aoti_inspect.artifacts.read import open_artifact  # noqa: PLC0415 - plugins don't need it
+
+    with open_artifact(path) as artifact:
+        return _audit_artifact(path, artifact, settings)
+
+
+def _second_view(path: str, facts: PluginFacts, settings: Settings) -> tuple[str, ...]:
+    if not settings.second_view:
+        return ()
+    from aoti_inspect.second_view import compare  # noqa: PLC0415 - pyelftools takes 50 ms to import
+
+    return compare(path, facts.elf)
+
+
+def _starts_with_elf_magic(path: str) -> bool:
+    """Look at the first bytes; what can't be opened is left to the reader, which explains it."""
+    try:
+        if not os.path.isfile(path):
+            return False
+        with open(path, "rb") as stream:
+            return stream.read(4) == _ELF_MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+def _audit_artifact(path: str, artifact: Artifact, settings: Settings) -> ArtifactAudit:
+    raise NotImplementedError
+
+
+class _standard_input:  # noqa: N801 - used like a function, as contextlib.contextmanager would be
+    """Standard input as a path: itself if it is a file, else a private copy in memory."""
+
+    def __enter__(self) -> str:
+        self._descriptor = -1
+        if os.path.isfile("/proc/self/fd/0"):
+            return "/proc/self/fd/0"
+        try:
+            self._descriptor = os.memfd_create("stdin")
+            while chunk := sys.stdin.buffer.read(1 << 20):
+                os.write(self._descriptor, chunk)
+        except OSError as error:
+            self.__exit__()
+            raise AccessFailed("standard input cannot be read", cause=error.strerror) from error
+        return f"/proc/self/fd/{self._descriptor}"
+
+    def __exit__(self, *_exception: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+
+def _rename(audit: ArtifactAudit, old: str, new: str) -> ArtifactAudit:
+    """Show standard input by its own name, not by the path that stood for it."""
+    plugins = tuple(
+        plugin._replace(facts=plugin.facts._replace(name=plugin.facts.name.replace(old, new, 1)))
+        for plugin in audit.plugins
+    )
+    return audit._replace(path=new, plugins=plugins)
+
+
+def audit_many(paths: list[str], settings: Settings, *, jobs: int = 0, progress: bool = False) -> list[ArtifactAudit]:
+    """Audit files, in worker processes if there are many, and return the results in the order of ``paths``.
+
+    Args:
+        paths: files; ``-`` is standard input.
+        settings: what to check against.
+        jobs: worker processes; 0 chooses by the number of files and processors.
+        progress: whether to draw a progress bar on standard error once half a second has passed.
+    """
+    wanted = jobs or (1 if len(paths) < _WORTH_WORKERS else min(_MOST_WORKERS, os.cpu_count() or 1))
+    workers = min(wanted, len(paths)) if STDIN not in paths else 1
+    results = _serial(paths, settings) if workers == 1 else _parallel(paths, settings, workers)
+    if not progress:
+        return list(results)
+    from aoti_inspect.progress import with_progress  # noqa: PLC0415 - only on a terminal
+
+    return list(with_progress(results, len(paths)))
+
+
+def _serial(paths: list[str], settings: Settings) -> Iterator[ArtifactAudit]:
+    for path in paths:
+        yield audit_path(path, settings)
+
+
+def _parallel(paths: list[str], settings: Settings, workers: int) -> Iterator[ArtifactAudit]:
+    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - few files need no workers
+    from functools import partial  # noqa: PLC0415 - as above
+    from multiprocessing import get_context  # noqa: PLC0415 - as above
+
+    # Nothing has started a thread here, so forking is safe, and it saves each worker its imports.
+    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+        chunk = max(1, len(paths) // (workers * 8))
+        yield from pool.map(partial(audit_path, settings=settings), paths, chunksize=chunk)
