@@ -60,7 +60,7 @@ DEVICE_NAMES: dict[int, str] = {code: name for name, code in DEVICE_TYPES.items(
 
 #: ``c10::Layout`` values that a plugin may name.
 LAYOUT_STRIDED = 0
-LAYOUT_MKLDNN = 5
+LAYOUT_MKLDNN = 3
 
 #: ``ConstantType`` of ``constant_type.h`` (PyTorch 2.6 and later). None of them tells whether a constant is
 #: mutated by a run.

@@ -6,11 +6,13 @@ with the functions that it bound, so that the forecast and the warnings cannot d
 
 from __future__ import annotations
 
-from collections.abc import Container
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi.container_api import CONTAINER_API, REQUIRED
 from aoti_abi.versions import newest
+
+if TYPE_CHECKING:
+    from collections.abc import Container
 
 _C = "AOTInductorModelContainer"
 

@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from aoti_abi import shim_catalogue, slim_host, torch_host
@@ -74,6 +74,7 @@ def test_a_gap_is_not_available() -> None:
 
 @given(st.text(max_size=40) | st.sampled_from(["aoti_torch_get_data_pt", "", "aoti_torch_get_data_ptr\t2.2"]))
 def test_an_unknown_name_is_none(name: str) -> None:
+    assume(name not in shim_catalogue.all_names())  # hypothesis also draws strings that the code names
     assert shim_catalogue.lookup(name) is None
     assert shim_catalogue.signature(name) is None
     assert shim_catalogue.versions_with(name) == ()
