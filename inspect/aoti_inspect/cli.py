@@ -21,8 +21,9 @@ DEFAULT_HOSTS: tuple[str, ...] = ("builtin", *(f"torch=={v}" for v in SUPPORTED_
 _DESCRIPTION = """\
 Audit AOTInductor plugins without loading them: what they export and need, in which hosts they will load,
 which features they will have there, and what to change. PATH is a plugin (.so), a package (.pt2, .pte, .ptd,
-.whl, .zip), a folder, a glob, or - for standard input. `aoti-inspect rule CODE` explains a finding,
-`aoti-inspect schema` prints the JSON schema."""
+.whl, .zip), a folder, a glob, or - for standard input. Sub-commands: `aoti-inspect rule CODE` explains a
+finding, `aoti-inspect facts FILE` prints what can be read from any ELF file, `aoti-inspect schema` prints the
+JSON schema of the report."""
 
 _EPILOG = """\
 exit codes: 0 nothing found, 1 findings at or above --fail-on, 2 usage or unreadable input, 3 something could
@@ -106,6 +107,8 @@ def _run(arguments: list[str]) -> int:
 
         print(schema_text(), end="")
         return 0
+    if arguments and arguments[0] == "facts":
+        return _facts(arguments[1:])
     parser = _parser()
     options = parser.parse_args(arguments)
     if not options.paths:
@@ -179,6 +182,19 @@ def _render(audits: list[ArtifactAudit], settings: Settings, options: argparse.N
     if not options.quiet:
         lines += ["", report_text.summary(audits, color=color)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _facts(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="aoti-inspect facts", description="Print the facts of one ELF file as JSON.", allow_abbrev=False
+    )
+    parser.add_argument("path")
+    options = parser.parse_args(arguments)
+    from aoti_inspect import report_json  # noqa: PLC0415 - only this sub-command and the JSON report need it
+    from aoti_inspect.plugin import read_plugin  # noqa: PLC0415 - as above
+
+    print(report_json.dumps(report_json.facts(read_plugin(options.path)), indent=None))
+    return 0
 
 
 def _explain(arguments: list[str]) -> int:

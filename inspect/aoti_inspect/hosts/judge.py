@@ -93,7 +93,7 @@ def common_reasons(plugin: PluginFacts, target: Target) -> list[str]:
     if run.missing:
         reasons.append(f"required entry points are missing: {', '.join(run.missing)}")
     for version, limit, symbols in newer_than_target(plugin, target):
-        because = f" (for {_some(symbols)})" if symbols else ""
+        because = f" (for {some(symbols)})" if symbols else ""
         reasons.append(f"it needs {version}{because}, the target has {limit}")
     lacking = missing_isa(plugin, target)
     if lacking:
@@ -128,7 +128,7 @@ def judge(plugin: PluginFacts, host: TableHost, target: Target) -> HostVerdict:
     asked = [*symbols.of("shim"), *symbols.of("prefixed-shim"), *symbols.of("sleef")]
     missing = [name for name in asked if not host.provides(name)]
     if missing:
-        reasons.append(f"{host.name} lacks {_count(missing, 'symbol')} that the plugin calls: {_some(missing)}")
+        reasons.append(f"{host.name} lacks {_count(missing, 'symbol')} that the plugin calls: {some(missing)}")
     _check_cxx(plugin, host, symbols, reasons, unchecked, notes)
     _check_needed(plugin, host, symbols, reasons, notes)
     _check_cuda(plugin, host, symbols, notes)
@@ -161,14 +161,14 @@ def _check_cxx(
 ) -> None:
     libtorch = [s.name for s in plugin.elf.undefined if s.binding != "weak" and family(s.name) == "libtorch-c++"]
     if libtorch and host.kind != "torch":
-        reasons.append(f"it calls libtorch's C++ API, which only PyTorch has: {_some(libtorch)}")
+        reasons.append(f"it calls libtorch's C++ API, which only PyTorch has: {some(libtorch)}")
     elif libtorch:
         old = [name for name in libtorch if uses_old_string_abi(name)]
         if old and parse_version(host.version or "0") >= parse_version(CXX11_ABI_SINCE):
-            reasons.append(f"it was built with the old std::string ABI, {host.name} has the new one: {_some(old)}")
+            reasons.append(f"it was built with the old std::string ABI, {host.name} has the new one: {some(old)}")
         else:
             unchecked.append(
-                f"it calls libtorch's C++ API, which promises nothing across versions: {_some(libtorch)}"
+                f"it calls libtorch's C++ API, which promises nothing across versions: {some(libtorch)}"
             )
     if plugin.cxx_runtime_static and plugin.elf.exports.std_strong:
         text = f"it carries and exports its own C++ runtime ({plugin.elf.exports.std_strong} symbols)"
@@ -225,17 +225,17 @@ def _check_rest(
         return
     others = [name for name in plugin.elf.needed if name not in NEEDED_NAMES]
     if others:
-        unchecked.append(f"{_some(rest)} must come from one of {', '.join(others)}; use --host local to look there")
+        unchecked.append(f"{some(rest)} must come from one of {', '.join(others)}; use --host local to look there")
     else:
         missing += rest
-        reasons.append(f"nothing that the plugin needs defines {_some(rest)}")
+        reasons.append(f"nothing that the plugin needs defines {some(rest)}")
 
 
 def _count(names: list[str], noun: str) -> str:
     return f"1 {noun}" if len(names) == 1 else f"{len(names)} {noun}s"
 
 
-def _some(names: list[str] | tuple[str, ...], limit: int = 4) -> str:
+def some(names: list[str] | tuple[str, ...], limit: int = 4) -> str:
     """Name the first few, and count the rest."""
     shown = ", ".join(names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
