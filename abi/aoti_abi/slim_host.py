@@ -6,7 +6,7 @@ A plugin compiled with ``link_libtorch=False`` and ExecuTorch's options needs no
 from __future__ import annotations
 
 #: Every shim that ExecuTorch's slim library exports.
-SLIM_SHIMS: frozenset[str] = frozenset(
+EXECUTORCH_SLIM: frozenset[str] = frozenset(
     (
         "aoti_torch__reinterpret_tensor",
         "aoti_torch_assign_tensors_out",

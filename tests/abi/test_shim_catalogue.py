@@ -158,9 +158,9 @@ def test_import_reads_no_data_and_nothing_heavy() -> None:
 
 
 def test_the_slim_list() -> None:
-    assert len(slim_host.SLIM_SHIMS) == 51
-    assert "aoti_torch_cuda_int4_plain_mm" in slim_host.SLIM_SHIMS
-    generic = [name for name in slim_host.SLIM_SHIMS if shim_catalogue.lookup(name)]
+    assert len(slim_host.EXECUTORCH_SLIM) == 51
+    assert "aoti_torch_cuda_int4_plain_mm" in slim_host.EXECUTORCH_SLIM
+    generic = [name for name in slim_host.EXECUTORCH_SLIM if shim_catalogue.lookup(name)]
     assert len(generic) > 40
 
 
