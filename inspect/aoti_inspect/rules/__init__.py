@@ -1,1 +1,32 @@
-"""Rules: what can be wrong with a plugin, one generator function each."""
+"""Rules: what can be wrong with a plugin, one generator function each.
+
+`all_rules` imports the modules that hold them; importing this package alone costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aoti_inspect.rules.registry import Rule
+
+
+def all_rules() -> dict[str, Rule]:
+    """Import every module of rules and return the rules by code, in the order of their codes."""
+    from aoti_inspect.rules import (  # noqa: F401, PLC0415 - importing a module registers its rules
+        container_api,
+        cxx_runtime,
+        cxx_versions,
+        gpu_code,
+        host_shims,
+        linkage,
+        lost_features,
+        processor,
+        security,
+        shim_libraries,
+        system,
+        weights,
+    )
+    from aoti_inspect.rules.registry import RULES  # noqa: PLC0415 - filled by the imports above
+
+    return {code: RULES[code] for code in sorted(RULES)}

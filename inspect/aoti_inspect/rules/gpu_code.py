@@ -1,0 +1,233 @@
+"""Rules of the fifth hundred: GPU code and the CUDA libraries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aoti_abi.versions import parse_version
+from aoti_inspect.releases import PTX_CUDA
+from aoti_inspect.rules import imports
+from aoti_inspect.rules.registry import Context, Report, Unchecked, rule
+from aoti_inspect.rules.wording import counted, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aoti_inspect.facts import PluginFacts
+
+
+def cubin_runs_on(architecture: int, sm: int) -> bool:
+    """Whether machine code for ``architecture`` runs on a GPU of compute capability ``sm``.
+
+    Machine code runs on GPUs of the same major version and the same or a later minor version (CUDA C++
+    Programming Guide, "Binary Compatibility"). 86 is major 8, minor 6; 120 is major 12, minor 0.
+    """
+    return architecture // 10 == sm // 10 and architecture <= sm
+
+
+def _labels(architectures: set[int], prefix: str) -> list[str]:
+    return [f"{prefix}{number}" for number in sorted(architectures)]
+
+
+def _code(plugin: PluginFacts) -> tuple[set[int], set[int]]:
+    """Return the architectures of cubins and of PTX, those that can't be told left out."""
+    cubins = {image.architecture for image in plugin.gpu if image.kind == "cubin" and image.architecture}
+    ptx = {image.architecture for image in plugin.gpu if image.kind == "ptx" and image.architecture}
+    return cubins, ptx
+
+
+@rule("AOTI501", "no-code-for-gpu", "error")
+def no_code_for_gpu(context: Context) -> Iterator[Report | Unchecked]:
+    """There is no GPU code that the target's GPU runs.
+
+    ## Why it matters
+    Machine code runs on GPUs of its own major version only, and not on older ones of that version. PTX is
+    compiled by the driver for any later GPU; PyTorch stores none by default. The first launch fails.
+
+    ## How it is checked
+    The architectures of the cubins and of the PTX in the file are compared with `--target sm=90`. Code for
+    the special architectures `sm_90a` and the like, which run on exactly one GPU, can't be told from the
+    rest.
+
+    ## How to fix it
+    Compile on a GPU of the target's kind, or with `aot_inductor.emit_multi_arch_kernel=True`, which adds PTX.
+
+    ## Reports it prevents
+    "no kernel image is available for execution on the device" on another GPU than the one that compiled it.
+    """
+    sm, plugin = context.target.sm, context.plugin
+    if sm is None or not plugin.gpu:
+        return
+    cubins, ptx = _code(plugin)
+    if any(cubin_runs_on(cubin, sm) for cubin in cubins) or any(level <= sm for level in ptx):
+        return
+    if not cubins and not ptx:
+        yield Unchecked(
+            f"the architecture of its {counted(len(plugin.gpu), 'piece')} of GPU code can't be told"
+        )
+        return
+    has = listed(_labels(cubins, "sm_") + _labels(ptx, "compute_"), 8)
+    hint = "no PTX" if not ptx else "its PTX is for later GPUs"
+    yield Report(
+        f"has GPU code for {has} only, and {hint}; the target is sm_{sm}",
+        "compile it on such a GPU, or with aot_inductor.emit_multi_arch_kernel=True, which adds PTX",
+        tuple(_labels(cubins, "sm_") + _labels(ptx, "compute_")),
+    )
+
+
+@rule("AOTI502", "gpu-code-from-ptx", "warning")
+def gpu_code_from_ptx(context: Context) -> Iterator[Report]:
+    """The target's GPU runs the plugin only through PTX.
+
+    ## Why it matters
+    The driver compiles the PTX when the plugin is first loaded, which takes seconds, and caches the result
+    per user. Features of the newer GPU are not used.
+
+    ## How it is checked
+    No cubin in the file runs on the target's GPU, but PTX for an older one is there.
+
+    ## How to fix it
+    Compile on a GPU of the target's kind if the first load or the speed matters.
+
+    ## Reports it prevents
+    A first request that takes much longer than all others on new hardware.
+    """
+    sm = context.target.sm
+    if sm is None:
+        return
+    cubins, ptx = _code(context.plugin)
+    usable = [level for level in ptx if level <= sm]
+    if usable and not any(cubin_runs_on(cubin, sm) for cubin in cubins):
+        yield Report(
+            f"runs on sm_{sm} only through its PTX for compute_{max(usable)}, which the driver compiles "
+            "at first load",
+            f"compile it on a GPU of sm_{sm}",
+            (f"compute_{max(usable)}",),
+        )
+
+
+@rule("AOTI503", "gpu-architectures", "info")
+def gpu_architectures(context: Context) -> Iterator[Report]:
+    """Which GPUs the plugin has code for.
+
+    ## Why it matters
+    A cubin runs within one major version, from its own minor version on; PTX runs on every later GPU. Which
+    of the two a file holds decides where it can be shipped.
+
+    ## How it is checked
+    Cubins and fatbins in the file are found by their magic numbers, and their headers read.
+
+    ## How to fix it
+    Nothing to fix; to reach later GPUs, compile with `aot_inductor.emit_multi_arch_kernel=True`.
+
+    ## Reports it prevents
+    Artifacts that turn out to be for one GPU only after they were deployed.
+    """
+    cubins, ptx = _code(context.plugin)
+    if not cubins and not ptx:
+        return
+    parts = []
+    if cubins:
+        count = sum(image.kind == "cubin" for image in context.plugin.gpu)
+        parts.append(f"{counted(count, 'cubin')} for {listed(_labels(cubins, 'sm_'), 8)}")
+    parts.append(
+        f"PTX from compute_{min(ptx)} on, so it runs on that and every later GPU"
+        if ptx
+        else "no PTX, so it runs on GPUs of "
+        f"{listed([f'{sm // 10}.x from {sm // 10}.{sm % 10} on' for sm in sorted(cubins)])} only"
+    )
+    yield Report(
+        f"has {' and '.join(parts)}",
+        None if ptx else "aot_inductor.emit_multi_arch_kernel=True adds PTX for later GPUs",
+        tuple(_labels(cubins, "sm_") + _labels(ptx, "compute_")),
+    )
+
+
+@rule("AOTI504", "ptx-version", "info")
+def ptx_version(context: Context) -> Iterator[Report]:
+    """Which driver the PTX in the plugin needs.
+
+    ## Why it matters
+    A driver compiles PTX of its own CUDA release and of older ones. PTX that is newer is refused, even if the
+    GPU itself would do.
+
+    ## How it is checked
+    The `.version` of the PTX is compared with the table of PTX releases.
+
+    ## How to fix it
+    Install the driver that the finding names, or compile with the CUDA toolkit of the target.
+
+    ## Reports it prevents
+    "the provided PTX was compiled with an unsupported toolchain", and assemblers that refuse a `.version`.
+    """
+    versions = {
+        image.ptx_version
+        for image in context.plugin.gpu
+        if image.ptx_version and all(part.isdigit() for part in image.ptx_version.split("."))
+    }
+    if versions:
+        top = max(versions, key=parse_version)
+        known = PTX_CUDA.get(top)
+        needs = f"CUDA {known[0]}, driver {known[1]} or later" if known else "a driver newer than this table"
+        yield Report(f"its PTX has version {top}: needs {needs}", None, tuple(sorted(versions)))
+
+
+@rule("AOTI505", "external-cubins", "warning")
+def external_cubins(context: Context) -> Iterator[Report]:
+    """GPU code is read from separate files.
+
+    ## Why it matters
+    The plugin opens its kernels by path, in the directory that is handed to it when the container is created,
+    or in the one where it was compiled. If they are not there, the first run fails, without a file name.
+
+    ## How it is checked
+    The plugin calls `cuModuleLoad`, which takes a path, and no GPU code was found in the file.
+
+    ## How to fix it
+    Ship the `*.cubin` files in one directory and pass it as `cubin_dir`, ship the `.pt2` package, or compile
+    with `aot_inductor.embed_kernel_binary=True`.
+
+    ## Reports it prevents
+    "CUDA driver error: file not found" on every machine but the one that compiled the model.
+    """
+    plugin = context.plugin
+    if not plugin.gpu and "cuModuleLoad" in imports.names(plugin, "cuda-driver"):
+        yield Report(
+            "opens its GPU code by path (cuModuleLoad), and has none in itself",
+            "ship the *.cubin files and pass their directory, or compile with "
+            "aot_inductor.embed_kernel_binary=True",
+            ("cuModuleLoad",),
+        )
+
+
+@rule("AOTI510", "cuda-library-not-needed", "warning")
+def cuda_library_not_needed(context: Context) -> Iterator[Report]:
+    """CUDA functions are used without naming their library in DT_NEEDED.
+
+    ## Why it matters
+    Without LibTorch the plugin is linked with the driver's library only; `cudaMalloc` and the rest of the
+    CUDA runtime are left to the host, which must have that library in the global scope. LibTorch's CUDA build
+    brings it along; then the finding is a remark.
+
+    ## How it is checked
+    Undefined `cuda*` functions without `libcudart` in DT_NEEDED, and undefined `cu*` functions without
+    `libcuda`.
+
+    ## How to fix it
+    Link with `-lcudart`, or open `libcudart.so` with RTLD_GLOBAL first, as `aoti_loader` does.
+
+    ## Reports it prevents
+    "undefined symbol: cudaMalloc" in a process that never loaded the CUDA runtime.
+    """
+    plugin = context.plugin
+    brought = bool(imports.needs_library(plugin, "libtorch_cuda.so", "libc10_cuda.so"))
+    for kind, library in (("cuda-runtime", "libcudart.so"), ("cuda-driver", "libcuda.so")):
+        used = imports.names(plugin, "cuda-runtime" if kind == "cuda-runtime" else "cuda-driver")
+        if used and not imports.needs_library(plugin, library):
+            yield Report(
+                f"uses {counted(len(used), 'function')} of {library}, which DT_NEEDED does not name"
+                f"{', though LibTorch brings it along' if brought else ''}: {listed(used)}",
+                f"link with -l{library[3:-3]}, or open {library} with RTLD_GLOBAL first",
+                tuple(used),
+                "info" if brought else None,
+            )

@@ -1,0 +1,217 @@
+"""Rules of the third hundred: the host's C functions (shims) that a plugin calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aoti_inspect.rules import compiler, imports
+from aoti_inspect.rules.registry import Context, Report, Unchecked, rule
+from aoti_inspect.rules.wording import counted, listed
+from aoti_inspect.symbol_families import family
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PROXY = "aoti_torch_proxy_executor_call_function"
+_FAMILY_TITLES = {
+    "libtorch-c++": "C++ functions of LibTorch",
+    "sleef": "vector math (Sleef)",
+    "cuda-runtime": "CUDA runtime",
+    "cuda-driver": "CUDA driver",
+    "openmp": "OpenMP",
+    "c++": "C++ runtime",
+    "libc++": "C++ runtime (libc++)",
+}
+
+
+def shim_family(name: str) -> str:
+    """Return what kind of host function a name is, for people."""
+    if name == _PROXY:
+        return "custom operators"
+    for device in ("cpu", "cuda", "xpu", "mps"):
+        if name.startswith(f"aoti_torch_{device}_"):
+            return f"{device.upper() if device != 'mps' else 'MPS'} operators"
+    kind = family(name)
+    if kind == "shim":
+        return "stable API" if name.startswith("torch_") else "core"
+    return _FAMILY_TITLES.get(kind, "others")
+
+
+@rule("AOTI301", "missing-host-functions", "error")
+def missing_host_functions(context: Context) -> Iterator[Report | Unchecked]:
+    """A required host lacks functions that the plugin calls.
+
+    ## Why it matters
+    A plugin binds its host's functions by name. One that is missing makes `dlopen` fail, or, with lazy
+    binding, ends the process at the first call.
+
+    ## How it is checked
+    The undefined symbols are compared with what each required host defines: for `torch==X.Y` and `executorch`
+    with tables, for a file with its dynamic symbols. Hosts that lack the same functions are named together,
+    the functions by family, each with the first PyTorch that has it. Names that end in `_v2` and later are
+    successors of a function with the same stem; a host from before the successor has only the old one.
+
+    ## How to fix it
+    Use the host version that the finding names, or compile with the PyTorch of the host. An operator that the
+    host lacks can often be generated into the plugin: `max_autotune_gemm_backends="CPP"` or `"TRITON"`.
+
+    ## Reports it prevents
+    "undefined symbol: aoti_torch_create_tensor_from_blob_v2" and the question which PyTorch has it.
+    """
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for verdict in context.verdicts:
+        if verdict.outcome == "not checked":
+            reason = verdict.reasons[0] if verdict.reasons else "no reason was given"
+            yield Unchecked(f"whether it loads in {verdict.host} can't be told: {reason}")
+        if verdict.missing:
+            groups.setdefault(verdict.missing, []).append(verdict.host)
+    if not groups:
+        return
+    from aoti_abi import shim_catalogue  # noqa: PLC0415 - only a plugin that lacks something pays for the table
+
+    for missing, hosts in groups.items():
+        families: dict[str, list[str]] = {}
+        for name in missing:
+            shim = shim_catalogue.lookup(name)
+            label = f"{name} ({shim.first})" if shim else name
+            families.setdefault(shim_family(name), []).append(label)
+        parts = "; ".join(f"{title}: {listed(names)}" for title, names in families.items())
+        yield Report(
+            f"{listed(hosts, 12)} {'lacks' if len(hosts) == 1 else 'lack'} "
+            f"{counted(len(missing), 'function')} that it calls: {parts}",
+            _help(missing),
+            missing,
+        )
+
+
+def _help(missing: tuple[str, ...]) -> str:
+    from aoti_abi import shim_catalogue  # noqa: PLC0415 - as above
+
+    shims = [name for name in missing if family(name) == "shim"]
+    first = shim_catalogue.first_with_all(shims) if shims else None
+    reasons = [text for text in map(shim_catalogue.skew, shims) if text]
+    if first:
+        reasons.append(
+            f"PyTorch {first} has all the shims among them (the number after a name is its first version)"
+        )
+    elif shims:
+        reasons.append("no PyTorch up to 2.14 has them all")
+    else:
+        reasons.append("load the library that defines them before the plugin")
+    return "; ".join(reasons[-3:])
+
+
+@rule("AOTI302", "unknown-host-function", "warning")
+def unknown_host_function(context: Context) -> Iterator[Report]:
+    """A function is called that looks like the host API's, but is in no known PyTorch.
+
+    ## Why it matters
+    It comes from a newer PyTorch, from a fork, or from another host such as ExecuTorch. Only that host loads
+    the plugin.
+
+    ## How it is checked
+    Undefined `aoti_torch_*` and `torch_*` names are looked up in the catalogue of PyTorch 2.2 to 2.14, then
+    in the list of ExecuTorch's CUDA backend.
+
+    ## How to fix it
+    Load it in the host that it was compiled for, or register the operator as a custom operator instead.
+
+    ## Reports it prevents
+    Custom C shims that exist on the machine of one developer only.
+    """
+    from aoti_abi.shim_catalogue import lookup  # noqa: PLC0415 - reads a table
+
+    unknown = [name for name in imports.names(context.plugin, "shim") if lookup(name) is None]
+    if not unknown:
+        return
+    from aoti_abi.slim_host import EXECUTORCH_SLIM  # noqa: PLC0415 - as above
+
+    slim = [name for name in unknown if name in EXECUTORCH_SLIM]
+    nowhere = [name for name in unknown if name not in EXECUTORCH_SLIM]
+    if slim:
+        yield Report(
+            f"calls {counted(len(slim), 'function')} that only ExecuTorch's CUDA backend has: {listed(slim)}",
+            "load it in ExecuTorch, or compile it without ExecuTorch's custom operators",
+            tuple(slim),
+            "info",
+        )
+    if nowhere:
+        yield Report(
+            f"calls {counted(len(nowhere), 'host function')} that no PyTorch up to 2.14 has: "
+            f"{listed(nowhere)}",
+            "load it in the host that it was compiled for, or make the operator a registered custom operator",
+            tuple(nowhere),
+        )
+
+
+@rule("AOTI303", "changed-host-function", "warning")
+def changed_host_function(context: Context) -> Iterator[Report]:
+    """A host takes other arguments for a function than the plugin passes.
+
+    ## Why it matters
+    A few host functions changed their parameters and kept their names. C has no check for that: the call
+    reads wrong arguments, and crashes or corrupts memory.
+
+    ## How it is checked
+    The version that compiled the plugin is told from its exports and imports; each `torch==X.Y` host that was
+    asked about is compared with the versions in which an imported function changed.
+
+    ## How to fix it
+    Load it in a PyTorch on the same side of the change, or compile it with the host's version.
+
+    ## Reports it prevents
+    Crashes inside one operator after a PyTorch upgrade that every other model survived.
+    """
+    hosts = [
+        v.host.partition("==")[2].partition("+")[0] for v in context.verdicts if v.host.startswith("torch==")
+    ]
+    found = compiler.fingerprint(context.plugin) if hosts else None
+    if found is None:
+        return
+    from aoti_abi.shim_catalogue import lookup  # noqa: PLC0415 - reads a table
+    from aoti_abi.versions import parse_version  # noqa: PLC0415 - as above
+
+    oldest, latest = parse_version(found.oldest), parse_version(found.newest)
+    changed: dict[str, list[str]] = {}
+    for name in imports.names(context.plugin, "shim"):
+        shim = lookup(name)
+        for version in shim.changed if shim else ():
+            change = parse_version(version)
+            for host in hosts:
+                here = parse_version(host)
+                if (oldest >= change > here) or (here >= change > latest):
+                    changed.setdefault(name, []).append(f"torch=={host}")
+    if changed:
+        affected = sorted({host for hosts in changed.values() for host in hosts})
+        yield Report(
+            f"passes other arguments than {listed(affected)} {'takes' if len(affected) == 1 else 'take'} to "
+            f"{listed(sorted(changed))}",
+            f"use a host of PyTorch {found.range}, or compile it with the host's version",
+            tuple(changed),
+        )
+
+
+@rule("AOTI304", "required-host-refuses", "error")
+def required_host_refuses(context: Context) -> Iterator[Report]:
+    """A required host does not load the plugin, for another reason than missing functions.
+
+    ## Why it matters
+    The host was named with `--require`: the artifact is of no use without it.
+
+    ## How it is checked
+    The verdict of each required host is "will not load", though the host has every function that the plugin
+    calls. The reasons are the verdict's own; many of them have a finding of their own, with more detail.
+
+    ## How to fix it
+    Follow the findings beside this one; or require another host.
+
+    ## Reports it prevents
+    A release gate that passes because the cause lay outside of what it compared.
+    """
+    for verdict in context.verdicts:
+        if verdict.outcome == "will not load" and not verdict.missing:
+            yield Report(
+                f"{verdict.host} does not load it: {'; '.join(verdict.reasons) or 'no reason was given'}",
+                "follow the other findings, or require another host",
+                (verdict.host,),
+            )

@@ -1,0 +1,179 @@
+"""Rules of the fourth hundred: needed libraries, and views of the file that do not fit together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aoti_inspect.rules import imports
+from aoti_inspect.rules.registry import Context, Report, rule
+from aoti_inspect.rules.wording import counted, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aoti_inspect.symbol_families import Family
+
+#: Libraries whose every symbol has a version: one without a version need is not used.
+_VERSIONED = (
+    "libc.so.",
+    "libm.so.",
+    "libstdc++.so.",
+    "libgcc_s.so.",
+    "libgomp.so.",
+    "libpthread.so.",
+    "libdl.so.",
+)
+#: Libraries whose symbols have no version, by the families that they define.
+_UNVERSIONED: tuple[tuple[str, tuple[Family, ...]], ...] = (
+    ("libcuda.so.", ("cuda-driver",)),
+    ("libcudart.so.", ("cuda-runtime",)),
+    ("libtorch_cpu.so", ("shim", "sleef", "libtorch-c++")),
+    ("libc10.so", ("libtorch-c++",)),
+)
+
+
+@rule("AOTI440", "unused-needed", "info")
+def unused_needed(context: Context) -> Iterator[Report]:
+    """A library is needed of which nothing is used.
+
+    ## Why it matters
+    The plugin does not load where that library is missing, though it would run without it.
+
+    ## How it is checked
+    For libraries with symbol versions (libc, libm, libstdc++, libgcc_s, libgomp, ...): DT_VERNEED does not
+    name them. For LibTorch and CUDA's libraries: no undefined symbol is of their kind. Others are not judged.
+
+    ## How to fix it
+    Link with `-Wl,--as-needed` before the libraries.
+
+    ## Reports it prevents
+    "libgomp.so.1: cannot open shared object file" in a small container, for a model without threads.
+    """
+    elf = context.plugin.elf
+    versioned = {need.library for need in elf.version_needs}
+    families = imports.by_family(context.plugin)
+    unused = []
+    for entry in elf.needed:
+        name = entry.rpartition("/")[2]
+        if name.startswith(_VERSIONED):
+            if versioned and entry not in versioned and name not in versioned:
+                unused.append(entry)
+            continue
+        for prefix, kinds in _UNVERSIONED:
+            if name.startswith(prefix) and not any(families.get(kind) for kind in kinds):
+                unused.append(entry)
+    if unused:
+        yield Report(
+            f"needs {counted(len(unused), 'library', 'libraries')} of which it uses nothing: "
+            f"{listed(unused)}",
+            "link with -Wl,--as-needed before the libraries",
+            tuple(unused),
+        )
+
+
+@rule("AOTI441", "needed-unreadable", "error")
+def needed_unreadable(context: Context) -> Iterator[Report]:
+    """An entry of DT_NEEDED has no name.
+
+    ## Why it matters
+    The entry points outside of the string table, or at an empty string. What the dynamic linker does then
+    depends on what lies there: it fails, or loads something else.
+
+    ## How it is checked
+    Every DT_NEEDED entry is read as an offset into the dynamic string table, within its bounds.
+
+    ## How to fix it
+    The file is damaged, usually by a tool that rewrote it (patchelf, strip): make it again from the original.
+
+    ## Reports it prevents
+    Tools that end in "Is a directory", as they join the empty name with a library path.
+    """
+    broken = sum(not entry for entry in context.plugin.elf.needed)
+    if broken:
+        yield Report(
+            f"{counted(broken, 'entry', 'entries')} of DT_NEEDED {'has' if broken == 1 else 'have'} no "
+            "readable name",
+            "the file is damaged, usually by a tool that rewrote it: make it again from the original",
+        )
+
+
+@rule("AOTI450", "views-disagree", "warning")
+def views_disagree(context: Context) -> Iterator[Report]:
+    """The section table tells another story than the dynamic linker's view.
+
+    ## Why it matters
+    The dynamic linker follows PT_DYNAMIC; readelf, nm and most auditors follow the section table. Where the
+    two differ, those tools vouch for a file that is not the one which gets loaded.
+
+    ## How it is checked
+    A section table that can't be used is always reported. With `--second-view` the needed libraries, versions
+    and symbols of both views are compared, too.
+
+    ## How to fix it
+    Make the file again; if a tool rewrote it on purpose (a packer, sstrip), let it remove the section table.
+
+    ## Reports it prevents
+    Audits that call a library harmless because its section table is empty or forged.
+    """
+    elf = context.plugin.elf
+    if elf.section_problem:
+        yield Report(
+            f"its section table can't be used: {elf.section_problem}; the dynamic linker does not need "
+            "it, other "
+            "tools do",
+            "make the file again, or remove the section table",
+        )
+    if context.disagreements:
+        yield Report(
+            f"the section table and the dynamic view differ: {'; '.join(context.disagreements)}",
+            "trust the dynamic view, and make the file again",
+        )
+
+
+@rule("AOTI451", "malformed-elf", "warning")
+def malformed_elf(context: Context) -> Iterator[Report]:
+    """Parts of the file are malformed.
+
+    ## Why it matters
+    What is wrong could be worked around here; the dynamic linker may take it otherwise, refuse the file, or
+    read outside of it.
+
+    ## How it is checked
+    Each offset, count and name that is read is checked against the file; what does not fit is listed.
+
+    ## How to fix it
+    The file was truncated, or damaged by a tool that rewrote it: make it again from the original.
+
+    ## Reports it prevents
+    Tracebacks, hangs, and empty results that look like a clean file.
+    """
+    anomalies = context.plugin.elf.anomalies
+    if anomalies:
+        yield Report(
+            f"is malformed in {counted(len(anomalies), 'place')}: {'; '.join(anomalies[:4])}"
+            + (f"; and {len(anomalies) - 4} more" if len(anomalies) > 4 else ""),
+            "the file was truncated or damaged by a tool that rewrote it: make it again from the original",
+        )
+
+
+@rule("AOTI452", "no-section-table", "info")
+def no_section_table(context: Context) -> Iterator[Report]:
+    """The file has no section table.
+
+    ## Why it matters
+    It loads and runs without one. But `nm -D`, `readelf -V` and section-based auditors see nothing in it, and
+    report success. Some facts that only sections tell, such as where weights and debug information are, are
+    less certain here, too.
+
+    ## How it is checked
+    The ELF header names no section table.
+
+    ## How to fix it
+    Nothing, if it was removed on purpose; do not rely on section-based tools for this file.
+
+    ## Reports it prevents
+    A wheel that is tagged for the oldest systems because the auditor found no symbols at all.
+    """
+    elf = context.plugin.elf
+    if elf.sections is None and elf.section_problem is None and elf.is_dynamic:
+        yield Report("has no section table: section-based tools see nothing in it and pass it")

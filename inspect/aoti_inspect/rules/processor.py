@@ -1,0 +1,199 @@
+"""Rules of the fourth hundred: instruction sets, OpenMP teams, state that threads share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aoti_abi.versions import parse_version
+from aoti_inspect.rules import compiler, imports
+from aoti_inspect.rules.registry import Context, Report, Unchecked, rule
+from aoti_inspect.rules.wording import listed
+from aoti_inspect.target import ISA_FLAGS, ISA_IMPLIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_INVALID = "INVALID_VEC_ISA"
+#: Inductor prints the same word for NEON and for SVE (``cpu_vec_isa.py``).
+_ALIASES = {"ASIMD": "NEON"}
+_DIV_FLAG = "inductor_cpu_integer_div_error_flag"
+
+
+def sleef_isa(names: Sequence[str]) -> str | None:
+    """Return the x86 instruction set that Sleef's names prove: ``expf16`` and ``expd8`` are AVX-512's.
+
+    The number is the count of lanes: 16 floats or 8 doubles fill 512 bits, 8 floats or 4 doubles 256.
+    """
+    found = None
+    for name in names:
+        stem = name.removeprefix("Sleef_").partition("_")[0]
+        if stem.endswith(("f16", "d8")):
+            return "AVX512"
+        if stem.endswith(("f8", "d4")):
+            found = "AVX2"
+    return found
+
+
+def _missing(needed: Sequence[str], available: frozenset[str]) -> list[str]:
+    have = available.union(*(ISA_IMPLIES.get(name, ()) for name in available))
+    return [name for name in needed if name not in have]
+
+
+@rule("AOTI421", "isa-beyond-target", "error")
+def isa_beyond_target(context: Context) -> Iterator[Report | Unchecked]:
+    """Instruction sets are used that the target's processor lacks.
+
+    ## Why it matters
+    The process dies with SIGILL in the middle of a run. PyTorch compiles for the processor of the build
+    machine, and its loaders only warn, or say nothing.
+
+    ## How it is checked
+    `AOTI_CPU_ISA` of the metadata beside the plugin is compared with the target (`--target isa=avx2`; by
+    default this machine's /proc/cpuinfo). Without metadata, the lane counts in the names of Sleef's functions
+    prove AVX-512 or AVX2. Without either it is not checked: instructions are not disassembled. The metadata
+    do not cover `-march=native`, with which the rest of the code is compiled before and after PyTorch 2.13
+    alike. On aarch64 they say ASIMD for NEON and for SVE. Not compared if the machine differs (AOTI420).
+
+    ## How to fix it
+    Compile with `cpp.simdlen=256` for AVX2 or `cpp.simdlen=1` for none, and with `cpp.march="x86-64-v3"` or
+    `"x86-64"` (PyTorch 2.13 and later; ATEN_CPU_CAPABILITY=avx2 before).
+
+    ## Reports it prevents
+    "Illegal instruction (core dumped)" on some machines of a cluster.
+    """
+    plugin, available = context.plugin, context.target.isa
+    machine = plugin.elf.header.machine_name
+    if available is None or not imports.is_plugin(plugin) or context.target.machine not in (None, machine):
+        return
+    fix = (
+        "compile with cpp.simdlen=256 (AVX2) or cpp.simdlen=1, and cpp.march=x86-64-v3 or x86-64"
+        if machine == "x86_64"
+        else "compile on a machine with the target's processor"
+    )
+    recorded = (plugin.metadata or {}).get("AOTI_CPU_ISA", "")
+    sleef = imports.names(plugin, "sleef") if machine == "x86_64" else []
+    if recorded and recorded != _INVALID:
+        needed = [_ALIASES.get(word, word) for word in recorded.upper().split()]
+        unknown = [name for name in needed if name not in ISA_FLAGS]
+        missing = _missing([name for name in needed if name in ISA_FLAGS], available)
+        if missing:
+            yield Report(
+                f"compiled for {listed(needed)}, and the target lacks {listed(missing)}", fix, tuple(missing)
+            )
+        if unknown:
+            yield Unchecked(f"AOTI_CPU_ISA={recorded} has a name that is not known: {listed(unknown)}")
+        if "ASIMD" in recorded.upper().split() and "SVE" not in available:
+            yield Unchecked("AOTI_CPU_ISA=ASIMD stands for NEON and for SVE, and the target has no SVE")
+        return
+    proven = sleef_isa(sleef)
+    if proven:
+        if _missing([proven], available):
+            evidence = [name for name in sleef if sleef_isa([name]) == proven]
+            yield Report(
+                f"calls {listed(evidence)}, so it uses {proven}, which the target lacks", fix, tuple(evidence)
+            )
+    elif not recorded and _missing(["AVX512"] if machine == "x86_64" else ["SVE"], available):
+        yield Unchecked(
+            "no metadata beside the file tell its instruction sets, and they are not read from the code; "
+            "keep "
+            "NAME_metadata.json beside NAME.so, or pass the .pt2 package"
+        )
+
+
+@rule("AOTI422", "no-vector-isa", "warning")
+def no_vector_isa(context: Context) -> Iterator[Report]:
+    """The plugin was compiled without vector instructions.
+
+    ## Why it matters
+    The kernels are scalar, and several times slower. It is wanted with `cpp.simdlen=1`; otherwise PyTorch's
+    probe for instruction sets failed, which happens with `link_libtorch=False` and an empty compile cache:
+    the probe is linked without LibTorch then, and can't load. The failed answer is cached, so that later
+    compilations with the same cache are scalar too.
+
+    ## How it is checked
+    The metadata beside the plugin say `INVALID_VEC_ISA`.
+
+    ## How to fix it
+    Compile any model once with `link_libtorch=True` and a fresh `TORCHINDUCTOR_CACHE_DIR`, then the one for
+    the host without LibTorch with the same cache. Nothing to fix if `cpp.simdlen=1` was meant.
+
+    ## Reports it prevents
+    Models that are slow for no visible reason, on one build machine only.
+    """
+    if (context.plugin.metadata or {}).get("AOTI_CPU_ISA") == _INVALID:
+        yield Report(
+            "compiled without vector instructions (AOTI_CPU_ISA=INVALID_VEC_ISA): cpp.simdlen=1, or the "
+            "probe failed",
+            "if not meant: fill a fresh TORCHINDUCTOR_CACHE_DIR with a link_libtorch=True compilation first",
+            severity=None if context.plugin.gpu == () else "info",
+        )
+
+
+@rule("AOTI423", "openmp-team-size", "warning")
+def openmp_team_size(context: Context) -> Iterator[Report]:
+    """Running with more threads than the build machine had may corrupt memory.
+
+    ## Why it matters
+    PyTorch 2.12 to 2.14 size per-thread arrays of reductions by the processor count of the build machine, and
+    start a parallel region without a fixed number of threads when that count is the default. With more
+    threads the kernel writes past its arrays: crashes with SIGSEGV or SIGBUS were seen at 4 threads, compiled
+    on 2. No metadata hold the count.
+
+    ## How it is checked
+    The plugin starts OpenMP regions (`GOMP_parallel`), does not ask for the number of threads at run time
+    (`omp_get_max_threads`), and was compiled by PyTorch 2.12 or later. Plugins with a fixed `cpp.threads`,
+    and those whose parallel regions have no reduction, look the same and are safe.
+
+    ## How to fix it
+    Compile with `cpp.threads=N` or `cpp.dynamic_threads=True`. Otherwise limit the run with OMP_NUM_THREADS
+    to the processor count of the build machine.
+
+    ## Reports it prevents
+    Crashes of a model on a larger machine than the one that compiled it.
+    """
+    used = imports.names(context.plugin, "openmp")
+    if "GOMP_parallel" not in used or "omp_get_max_threads" in used:
+        return
+    found = compiler.fingerprint(context.plugin)
+    if found is None or parse_version(found.newest) < (2, 12):
+        return
+    certain = parse_version(found.oldest) >= (2, 12)
+    yield Report(
+        "may write past its arrays when run with more threads than the build machine had processors"
+        + ("" if certain else f", if PyTorch 2.12 compiled it (its exports are those of {found.range})"),
+        "compile with cpp.dynamic_threads=True or cpp.threads=N, or set OMP_NUM_THREADS to the build "
+        "machine's "
+        "processor count",
+        tuple(used),
+        None if certain else "info",
+    )
+
+
+@rule("AOTI424", "shared-division-flag", "info")
+def shared_division_flag(context: Context) -> Iterator[Report]:
+    """Integer divisions of all plugins report errors through one shared pointer.
+
+    ## Why it matters
+    PyTorch 2.13 and 2.14 note a division by zero through one global pointer, which is a unique symbol: all
+    plugins and all threads of a process share it. Integer-division kernels that run at the same time can
+    write through a pointer to a variable of another thread that is gone.
+
+    ## How it is checked
+    The unique symbol `inductor_cpu_integer_div_error_flag` is exported. Every CPU plugin of these versions
+    has it; only kernels that divide integers use it.
+
+    ## How to fix it
+    Do not run kernels with integer division at the same time, or compile with `-fno-gnu-unique` and one
+    container per thread; other models need nothing.
+
+    ## Reports it prevents
+    Rare crashes, or a ZeroDivisionError for another thread's division.
+    """
+    if _DIV_FLAG in context.plugin.elf.exports.unique:
+        yield Report(
+            f"shares {_DIV_FLAG} with every plugin in the process: integer divisions must not run at the "
+            "same time",
+            "matters only for models that divide integers in several threads; -fno-gnu-unique keeps it "
+            "per plugin",
+            (_DIV_FLAG,),
+        )

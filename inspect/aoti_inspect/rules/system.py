@@ -1,0 +1,330 @@
+"""Rules of the fourth hundred: stack, glibc, machine, thread-local storage, unloading."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aoti_abi.versions import parse_version
+from aoti_inspect.releases import GLIBC_ABI, GLIBC_FIRST
+from aoti_inspect.rules import version_needs
+from aoti_inspect.rules.registry import Context, Report, Unchecked, rule
+from aoti_inspect.rules.wording import counted, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aoti_inspect.findings import Severity
+
+#: The first glibc that refuses to make stacks executable on behalf of a library that is opened.
+_REFUSES_EXECSTACK = (2, 41)
+
+#: Machines whose stacks are executable unless a library says otherwise (glibc's DEFAULT_STACK_PERMS).
+_EXECUTABLE_BY_DEFAULT = frozenset({"x86_64", "i386", "i686", "arm", "ppc64", "ppc", "s390", "s390x", "mips"})
+
+_MEND = (
+    "compile with aot_inductor.use_consts_asm_build=False (PyTorch 2.9 and later; the model needs a "
+    "constant), "
+    "or link with -Wl,-z,noexecstack, or clear the flag in a copy as aoti_loader does"
+)
+
+
+def _stack_severity(context: Context) -> Severity:
+    glibc = context.target.glibc
+    return "error" if glibc is not None and parse_version(glibc) >= _REFUSES_EXECSTACK else "warning"
+
+
+def _consequence(context: Context) -> str:
+    if _stack_severity(context) == "error":
+        return f"glibc {context.target.glibc} refuses to load it"
+    return "loading it makes the stacks of the process executable, and glibc 2.41 and later refuse to load it"
+
+
+@rule("AOTI401", "executable-stack", "warning")
+def executable_stack(context: Context) -> Iterator[Report]:
+    """The plugin asks for an executable stack.
+
+    ## Why it matters
+    glibc 2.41 and later refuse to `dlopen` such a library. Older ones comply, and make every stack of the
+    process writable and executable at once, which undoes a basic protection. Plugins do not need it: PyTorch
+    assembles the weights from a file without a `.note.GNU-stack` section, and the linker concludes that the
+    stack must be executable. An error if the target's glibc is 2.41 or later, a warning below.
+
+    ## How it is checked
+    The flag PF_X of the program header PT_GNU_STACK.
+
+    ## How to fix it
+    Compile with `aot_inductor.use_consts_asm_build=False` (PyTorch 2.9 and later; it has an effect only if
+    the model has constants), or link with `-Wl,-z,noexecstack`. `aoti_loader` clears the flag in its private
+    copy.
+
+    ## Reports it prevents
+    "cannot enable executable stack as shared object requires: Invalid argument" after an upgrade of the
+    system.
+    """
+    if context.plugin.elf.executable_stack:
+        yield Report(
+            f"asks for an executable stack: {_consequence(context)}",
+            _MEND,
+            severity=_stack_severity(context),
+        )
+
+
+@rule("AOTI402", "no-stack-header", "warning")
+def no_stack_header(context: Context) -> Iterator[Report]:
+    """The file does not say whether it needs an executable stack, and the machine's default is yes.
+
+    ## Why it matters
+    Without PT_GNU_STACK the dynamic linker takes the machine's default, which is an executable stack on
+    x86-64, 32-bit ARM and others; then AOTI401 holds. On aarch64 and RISC-V the default is the safe one.
+
+    ## How it is checked
+    There is no PT_GNU_STACK program header, and the machine is one of the former.
+
+    ## How to fix it
+    Link with `-Wl,-z,noexecstack`.
+
+    ## Reports it prevents
+    The same as AOTI401, for files that went through a tool which drops program headers.
+    """
+    elf = context.plugin.elf
+    if elf.is_dynamic and elf.executable_stack is None and elf.header.machine_name in _EXECUTABLE_BY_DEFAULT:
+        yield Report(
+            f"has no PT_GNU_STACK header, which on {elf.header.machine_name} means an executable stack: "
+            f"{_consequence(context)}",
+            "link with -Wl,-z,noexecstack",
+            severity=_stack_severity(context),
+        )
+
+
+@rule("AOTI403", "glibc-too-new", "error")
+def glibc_too_new(context: Context) -> Iterator[Report | Unchecked]:
+    """A `GLIBC_` version is needed that the target's C library does not have.
+
+    ## Why it matters
+    The dynamic linker refuses the library at load. glibc can't be replaced by a file beside the plugin.
+
+    ## How it is checked
+    DT_VERNEED, not the section table, is compared with `--target glibc=2.35`, as numbers. The symbols that
+    are bound to each version are named, and the distribution that first had it. Needs that are marked weak
+    only give a warning at load, and are a remark here.
+
+    ## How to fix it
+    Compile on the oldest system that must load it, or in a container of it (manylinux images are made for
+    that).
+
+    ## Reports it prevents
+    "version `GLIBC_2.38' not found (required by model.so)", and "too-recent versioned symbols" without a word
+    on which symbols those are.
+    """
+    limit = context.target.glibc
+    if limit is None:
+        return
+    found = version_needs.newer_than(context.plugin, "GLIBC_", limit)
+    yield from version_needs.reports(
+        found,
+        "glibc ",
+        limit,
+        GLIBC_FIRST.get,
+        "compile it on the oldest system that must load it, or in a container of that system",
+    )
+    for need in context.plugin.elf.version_needs:
+        if not need.version.startswith("GLIBC_ABI_"):
+            continue
+        first = GLIBC_ABI.get(need.version)
+        if first is None:
+            yield Unchecked(f"{need.version} has no number; whether glibc {limit} has it can't be told")
+        elif parse_version(first) > parse_version(limit):
+            yield Report(
+                f"needs {need.version}, which glibc has since {first}, and the target has glibc {limit}",
+                "link with -Wl,-z,nopack-relative-relocs",
+                (need.version,),
+            )
+
+
+@rule("AOTI404", "glibc-private", "warning")
+def glibc_private(context: Context) -> Iterator[Report]:
+    """Private symbols of glibc are used.
+
+    ## Why it matters
+    `GLIBC_PRIVATE` symbols may change with any build of glibc, without notice. The plugin is tied to the very
+    C library that it was linked with.
+
+    ## How it is checked
+    DT_VERNEED names the version `GLIBC_PRIVATE`.
+
+    ## How to fix it
+    Replace the functions by public ones; usually a statically linked archive brought them in.
+
+    ## Reports it prevents
+    "symbol lookup error ... version GLIBC_PRIVATE" after a security update.
+    """
+    for need in context.plugin.elf.version_needs:
+        if need.version == "GLIBC_PRIVATE":
+            yield Report(
+                f"uses private symbols of {need.library}, which any update may change: "
+                f"{listed(need.symbols)}",
+                "find the archive that brought them in, and link its shared library instead",
+                need.symbols or (need.version,),
+            )
+
+
+@rule("AOTI420", "wrong-machine", "error")
+def wrong_machine(context: Context) -> Iterator[Report]:
+    """The file is for another machine than the target.
+
+    ## Why it matters
+    No library of another architecture, word size or byte order can be loaded. Everything else about the
+    plugin is then beside the point, its instruction sets included.
+
+    ## How it is checked
+    `e_machine` of the ELF header is compared with the target's machine; the metadata beside the file is not
+    believed here.
+
+    ## How to fix it
+    Compile on the target's architecture; AOTInductor does not cross-compile for Linux.
+
+    ## Reports it prevents
+    "wrong ELF class", "cannot open shared object file" and crashes that were searched for in the model.
+    """
+    header, wanted = context.plugin.elf.header, context.target.machine
+    if wanted is not None and header.machine_name != wanted:
+        yield Report(
+            f"is for {header.machine_name} ({header.bits}-bit, {header.byte_order}-endian), and the "
+            f"target is {wanted}",
+            f"compile it on {wanted}",
+            (header.machine_name,),
+        )
+
+
+@rule("AOTI430", "static-tls", "warning")
+def static_tls(context: Context) -> Iterator[Report]:
+    """Thread-local storage is wanted in the static block.
+
+    ## Why it matters
+    A library that is opened late gets only what is left of that block, a few hundred bytes for all of them.
+    When it is used up, `dlopen` fails, depending on what else was loaded before.
+
+    ## How it is checked
+    The flag DF_STATIC_TLS.
+
+    ## How to fix it
+    Compile without `-ftls-model=initial-exec`, and with `-fPIC`. As a stopgap: load the plugin first, or set
+    `GLIBC_TUNABLES=glibc.rtld.optional_static_tls=...`.
+
+    ## Reports it prevents
+    "cannot allocate memory in static TLS block", which goes away when imports are reordered.
+    """
+    if "STATIC_TLS" in context.plugin.elf.flags:
+        yield Report(
+            "wants thread-local storage in the static block, which may be used up when it is opened",
+            "compile with -fPIC and without -ftls-model=initial-exec",
+        )
+
+
+@rule("AOTI431", "no-delete", "info")
+def no_delete(context: Context) -> Iterator[Report]:
+    """The file is marked never to be unloaded.
+
+    ## Why it matters
+    `dlclose` does nothing for it: its memory and its threads' data stay until the process ends.
+
+    ## How it is checked
+    The flag DF_1_NODELETE.
+
+    ## How to fix it
+    Link without `-Wl,-z,nodelete` if the host must be able to unload it.
+
+    ## Reports it prevents
+    Memory that stays after a model was closed.
+    """
+    if "NODELETE" in context.plugin.elf.flags:
+        yield Report("is marked NODELETE: dlclose never unloads it", "link without -Wl,-z,nodelete")
+
+
+@rule("AOTI432", "not-loadable", "error")
+def not_loadable(context: Context) -> Iterator[Report]:
+    """The file is ELF, but nothing that `dlopen` takes.
+
+    ## Why it matters
+    Object files, core files, static and position-independent executables have the same format as shared
+    libraries; glibc 2.30 and later refuse executables of any kind.
+
+    ## How it is checked
+    The type of the ELF header, the presence of PT_DYNAMIC, and the flag DF_1_PIE.
+
+    ## How to fix it
+    Pass the shared library; link with `-shared`.
+
+    ## Reports it prevents
+    "cannot dynamically load position-independent executable" and "only ET_DYN and ET_EXEC can be loaded".
+    """
+    elf = context.plugin.elf
+    if elf.header.type != "DYN":
+        what = {"REL": "an object file", "EXEC": "an executable", "CORE": "a core dump"}.get(
+            elf.header.type, f"an ELF file of type {elf.header.type}"
+        )
+        yield Report(f"is {what}, not a shared library", "link it with -shared")
+    elif "PIE" in elf.flags:
+        yield Report("is a position-independent executable, not a shared library", "link it with -shared")
+    elif not elf.is_dynamic:
+        yield Report(
+            "has no dynamic section (PT_DYNAMIC) in the file, so that no loader can take it",
+            "link it with -shared; if it is the right file, it was truncated or stripped too far",
+        )
+
+
+@rule("AOTI433", "metadata-disagrees", "warning")
+def metadata_disagrees(context: Context) -> Iterator[Report]:
+    """The metadata beside the plugin says something else than the plugin itself.
+
+    ## Why it matters
+    PyTorch's loaders choose the device by the metadata, and only warn about the machine. Metadata of another
+    file lead to a wrong runner, or to a check that checks nothing.
+
+    ## How it is checked
+    `AOTI_MACHINE` is compared with the ELF header; `AOTI_DEVICE_KEY` with the CUDA functions that are called;
+    `AOTI_COMPUTE_CAPABILITY` with the GPU code in the file.
+
+    ## How to fix it
+    Keep a plugin and its `*_metadata.json` together; make the package again.
+
+    ## Reports it prevents
+    "Unsupported device key", and GPU models that are run on the CPU's runner.
+    """
+    plugin = context.plugin
+    metadata = plugin.metadata or {}
+    machine = metadata.get("AOTI_MACHINE")
+    if machine and machine != plugin.elf.header.machine_name:
+        yield Report(
+            f"its metadata says AOTI_MACHINE={machine}, but the file is for {plugin.elf.header.machine_name}",
+            "keep the plugin and its metadata together; make the package again",
+            ("AOTI_MACHINE",),
+        )
+    device = metadata.get("AOTI_DEVICE_KEY", "").partition(":")[0]
+    cuda = sorted(
+        symbol.name
+        for symbol in plugin.elf.undefined
+        if symbol.name in ("cuLaunchKernel", "cudaMalloc", "aoti_torch_create_cuda_stream_guard")
+    )
+    if device == "cpu" and (cuda or plugin.gpu):
+        proof = f"calls {listed(cuda)}" if cuda else f"holds {counted(len(plugin.gpu), 'piece')} of GPU code"
+        yield Report(
+            f"its metadata says AOTI_DEVICE_KEY=cpu, but it {proof}",
+            "keep the plugin and its metadata together; make the package again",
+            ("AOTI_DEVICE_KEY",),
+        )
+    if device == "cuda" and not cuda and not plugin.gpu:
+        yield Report(
+            "its metadata says AOTI_DEVICE_KEY=cuda, but it neither calls CUDA nor holds GPU code",
+            "keep the plugin and its metadata together; make the package again",
+            ("AOTI_DEVICE_KEY",),
+        )
+    capability = metadata.get("AOTI_COMPUTE_CAPABILITY", "").replace(".", "")
+    cubins = {image.architecture for image in plugin.gpu if image.kind == "cubin" and image.architecture}
+    if capability.isascii() and capability.isdigit() and cubins and int(capability[:9]) not in cubins:
+        yield Report(
+            f"its metadata says AOTI_COMPUTE_CAPABILITY={capability}, but its GPU code is for "
+            f"{listed([f'sm_{sm}' for sm in sorted(cubins)])}",
+            "keep the plugin and its metadata together; make the package again",
+            ("AOTI_COMPUTE_CAPABILITY",),
+        )

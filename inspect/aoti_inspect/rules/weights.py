@@ -1,0 +1,123 @@
+"""Rules of the sixth hundred: where a plugin's constants are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aoti_inspect.rules.registry import Context, Report, rule
+from aoti_inspect.rules.wording import sized
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@rule("AOTI601", "weights-external", "warning")
+def weights_external(context: Context) -> Iterator[Report]:
+    """The plugin has no weights in itself.
+
+    ## Why it matters
+    It loads without them, and its first run reads through null pointers: the plugin does not check. Someone
+    has to bind the weights first, from a blob beside it or one by one.
+
+    ## How it is checked
+    The file holds no constants section and no appended weights, though it was compiled with constants.
+
+    ## How to fix it
+    Ship the blob (`*_weights.blob`, `.ptd`) with the plugin and bind it; or compile with
+    `aot_inductor.package_constants_in_so=True`.
+
+    ## Reports it prevents
+    Segmentation faults and illegal memory accesses in the first run of a model that "loaded fine".
+    """
+    weights = context.plugin.weights
+    if weights.kind == "external":
+        amount = f"{sized(weights.required)} of weights" if weights.required else "weights"
+        yield Report(
+            f"needs {amount} from outside: running it before they are bound crashes",
+            "ship its weights blob and bind it first, or compile with "
+            "aot_inductor.package_constants_in_so=True",
+        )
+
+
+@rule("AOTI602", "weights-appended", "warning")
+def weights_appended(context: Context) -> Iterator[Report]:
+    """Weights are appended to the file, behind what the ELF format knows of.
+
+    ## Why it matters
+    The plugin maps its own file to reach them. Tools that rewrite ELF files (strip, patchelf, objcopy) drop
+    or move what they don't know; the plugin then refuses to start, or reads something else.
+
+    ## How it is checked
+    The last segment ends before the file does, and the magic number that guards the weights is there.
+
+    ## How to fix it
+    Do not strip or patch the file; copy it whole. Compile with
+    `aot_inductor.package_constants_on_disk_format="binary_blob"` for a separate file instead.
+
+    ## Reports it prevents
+    Models of several gigabytes that break when a package is built from them.
+    """
+    weights = context.plugin.weights
+    if weights.kind == "appended" and weights.magic_ok is not False:
+        yield Report(
+            f"{sized(weights.size)} of weights are appended at offset {weights.offset}: strip, patchelf "
+            "and objcopy "
+            "would drop or move them",
+            "do not rewrite this file; package_constants_on_disk_format=binary_blob keeps weights apart",
+        )
+
+
+@rule("AOTI603", "weights-damaged", "error")
+def weights_damaged(context: Context) -> Iterator[Report]:
+    """The appended weights do not carry the magic number that the plugin expects.
+
+    ## Why it matters
+    The plugin compares the two and throws when the container is created. The file was cut, padded, or
+    rewritten by a tool that did not know of the weights.
+
+    ## How it is checked
+    The number in the constants section is compared with the one at the end of the file.
+
+    ## How to fix it
+    Copy the file again from where it was compiled, and check its size.
+
+    ## Reports it prevents
+    "Mismatched magic number" far from the step that damaged the file.
+    """
+    weights = context.plugin.weights
+    if weights.magic_ok is False:
+        expected = f" {weights.magic:#x}" if weights.magic is not None else ""
+        yield Report(
+            f"the magic number{expected} of its appended weights is not at the end of the file: they were "
+            "cut off, "
+            "moved or overwritten",
+            "copy the file again from where it was compiled; do not strip or patch it",
+        )
+
+
+@rule("AOTI604", "weights-mutable", "info")
+def weights_mutable(context: Context) -> Iterator[Report]:
+    """A run changes some of the plugin's constants.
+
+    ## Why it matters
+    The model has state: caches, counters, running statistics. All runs of one container share it, so results
+    depend on earlier runs, and containers must not be shared between independent sequences.
+
+    ## How it is checked
+    PyTorch puts the constants into writable memory (`.ldata`) if the graph mutates one of them, and into
+    read-only memory (`.lrodata`) otherwise.
+
+    ## How to fix it
+    Nothing, if state is meant: use one session per sequence. Otherwise export the model without in-place
+    updates of buffers.
+
+    ## Reports it prevents
+    Results of one request that leak into the next.
+    """
+    weights = context.plugin.weights
+    if weights.mutable and weights.kind in ("embedded", "appended"):
+        yield Report(
+            "its constants are in writable memory: a run changes some of them, and all runs of a "
+            "container share them",
+            "use one session for each independent sequence",
+        )

@@ -1,0 +1,37 @@
+"""Names in sentences: how many there are, and the first few."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: How many names a sentence lists before it says "and N more"; a finding's ``symbols`` has them all.
+SHOWN = 4
+
+
+def listed(names: Sequence[str], shown: int = SHOWN) -> str:
+    """Return ``"a, b and c"``, or ``"a, b, c, d and 7 more"`` if there are more than ``shown``."""
+    if len(names) > shown + 1:
+        return f"{', '.join(names[:shown])} and {len(names) - shown} more"
+    if len(names) > 1:
+        return f"{', '.join(names[:-1])} and {names[-1]}"
+    return names[0] if names else ""
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return ``"1 symbol"`` or ``"3 symbols"``."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def sized(size: int) -> str:
+    """Return a number of bytes for people: ``"2688 bytes"``, ``"1.5 MiB"``."""
+    if size < 10_000:
+        return counted(size, "byte")
+    scaled, unit = float(size), "bytes"
+    for unit in ("KiB", "MiB", "GiB"):  # noqa: B007 - the last one tried is the answer
+        scaled /= 1024
+        if scaled < 1024:
+            break
+    return f"{scaled:.1f} {unit}"
