@@ -1,0 +1,94 @@
+"""Everything about one plugin file."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from aoti_inspect.cxx_runtime import find_cxx_runtime
+from aoti_inspect.elf.read import open_elf
+from aoti_inspect.facts import PluginFacts
+from aoti_inspect.gpu_code import find_gpu_code
+from aoti_inspect.weights import find_weights
+
+if TYPE_CHECKING:
+    from aoti_inspect.elf.image import ElfImage
+
+#: What Inductor calls the metadata of ``STEM.so``: beside ``aot_compile``'s result, and for the wrapper.
+_SIDECARS = ("_metadata.json", ".wrapper_metadata.json")
+_MAX_SIDECAR = 1 << 20
+
+
+def read_plugin(path: str) -> PluginFacts:
+    """Read a plugin, and the metadata that Inductor wrote beside it, if it is there.
+
+    Raises:
+        AotiError: as `open_elf` and `ElfImage.facts`.
+    """
+    with open_elf(path) as image:
+        return plugin_facts(image, metadata=_read_sidecar(image, path))
+
+
+def plugin_facts(image: ElfImage, *, metadata: dict[str, str] | None) -> PluginFacts:
+    """Collect everything about the plugin behind an open image.
+
+    Args:
+        image: the file.
+        metadata: what Inductor's metadata JSON says; None if there is none.
+
+    Raises:
+        AotiError: as `ElfImage.facts`.
+    """
+    elf = image.facts()
+    weights = find_weights(image)
+    gpu = find_gpu_code(image, elf)
+    runtime, static = find_cxx_runtime(image, elf)
+    return PluginFacts(
+        name=image.name,
+        # What was noted since belongs to the file as well.
+        elf=elf._replace(anomalies=image.anomalies),
+        gpu=gpu,
+        weights=weights,
+        cxx_runtime=runtime,
+        cxx_runtime_static=static,
+        metadata=metadata,
+    )
+
+
+def parse_metadata(raw: bytes) -> dict[str, str] | str:
+    """Decode Inductor's metadata JSON: an object; values that are no strings are kept as JSON.
+
+    Returns:
+        The keys and values, or what is wrong with the bytes, as the end of a sentence.
+    """
+    import json  # noqa: PLC0415 - most plugins have no metadata beside them
+
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        return f"is not JSON: {error}"
+    if not isinstance(value, dict):
+        return "is JSON, but not an object"
+    return {key: item if isinstance(item, str) else json.dumps(item) for key, item in value.items()}
+
+
+def _read_sidecar(image: ElfImage, path: str) -> dict[str, str] | None:
+    stem = os.path.splitext(path)[0]
+    for suffix in _SIDECARS:
+        sidecar = stem + suffix
+        try:
+            with open(sidecar, "rb") as stream:
+                raw = stream.read(_MAX_SIDECAR + 1)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            image.note(f"the metadata beside the plugin ({sidecar}) cannot be read: {error.strerror}")
+            continue
+        if len(raw) > _MAX_SIDECAR:
+            image.note(f"the metadata beside the plugin ({sidecar}) has more than {_MAX_SIDECAR} bytes")
+            continue
+        metadata = parse_metadata(raw)
+        if isinstance(metadata, dict):
+            return metadata
+        image.note(f"the metadata beside the plugin ({sidecar}) {metadata}")
+    return None
