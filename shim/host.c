@@ -1,0 +1,166 @@
+/* What a plugin asks of its surroundings: grad mode, checks, warnings, profiling. */
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unwind.h>
+
+#include "internal.h"
+
+/* There is no autograd here; the mode is kept per thread, so that a plugin gets back what it set. */
+static _Thread_local bool grad_mode;
+static _Atomic(aoti_warning_handler) warning_handler;
+
+bool aoti_torch_grad_mode_is_enabled(void) { return grad_mode; }
+void aoti_torch_grad_mode_set_enabled(bool enabled) { grad_mode = enabled; }
+
+void aoti_shim_set_warning_handler(aoti_warning_handler handler) { atomic_store(&warning_handler, handler); }
+
+static void say(const char *function, const char *file, uint32_t line, const char *text) {
+    aoti_warning_handler handler = atomic_load(&warning_handler);
+    if (handler != NULL) {
+        handler(function ? function : "", file ? file : "", line, text ? text : "");
+    } else {
+        fprintf(stderr, "[aoti] %s:%u: %s\n", file ? file : "?", (unsigned)line, text ? text : "");
+    }
+}
+
+void aoti_torch_warn(const char *func, const char *file, uint32_t line, const char *msg) {
+    say(func, file, line, msg);
+}
+
+/* --- a failed check ------------------------------------------------------------------------------------ */
+
+/* The plugin must not go on: the check guards a memory access. PyTorch throws, and the plugin's C entry point
+ * turns any exception into an error code; so raise one, with the unwinder that the plugin itself brought.
+ * It carries nothing: the text is kept as this thread's last error. */
+static void delete_exception(_Unwind_Reason_Code reason, struct _Unwind_Exception *exception) {
+    (void)reason;
+    free(exception);
+}
+
+static void raise_exception(void) {
+    void *unwinder = dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (unwinder == NULL) {
+        return;
+    }
+    _Unwind_Reason_Code (*raise)(struct _Unwind_Exception *);
+    *(void **)&raise = dlsym(unwinder, "_Unwind_RaiseException");
+    struct _Unwind_Exception *exception = NULL;
+    if (raise != NULL && posix_memalign((void **)&exception, 16, sizeof *exception) == 0) {
+        *exception = (struct _Unwind_Exception){
+            .exception_class = UINT64_C(0x414f544943484b00), /* "AOTICHK" */
+            .exception_cleanup = delete_exception,
+        };
+        raise(exception); /* returns only if nobody would catch it */
+        free(exception);
+    }
+    dlclose(unwinder);
+}
+
+void aoti_torch_check(bool cond, const char *func, const char *file, uint32_t line, const char *msg) {
+    if (__builtin_expect(!cond, 0)) {
+        shim_set_error(AOTI_INVALID_ARGUMENT, func ? func : "aoti_torch_check", "%s (%s:%u)", msg ? msg : "check failed",
+                       file ? file : "?", (unsigned)line);
+        raise_exception();
+    }
+}
+
+/* --- profiling: nobody listens ------------------------------------------------------------------------- */
+
+static struct {
+    char nothing;
+} no_profile;
+
+AOTITorchError aoti_record_function_start(const char *name, IValueMapHandle kwargs, const C10IValueHandle *inputs,
+                                          const uint64_t n_inputs, AtenRecordFunctionHandle *guard) {
+    (void)name;
+    (void)kwargs;
+    (void)inputs;
+    (void)n_inputs;
+    REQUIRE_OUT(guard);
+    *guard = (AtenRecordFunctionHandle)&no_profile;
+    return AOTI_OK;
+}
+
+AOTITorchError aoti_record_function_end(AtenRecordFunctionHandle guard) {
+    REQUIRE_OUT(guard);
+    return AOTI_OK;
+}
+
+/* Values are made only to be handed to the profile. */
+AOTITorchError aoti_torch_int64_to_ivalue(int64_t val, C10IValueHandle *ivalue) {
+    (void)val;
+    REQUIRE_OUT(ivalue);
+    *ivalue = (C10IValueHandle)&no_profile;
+    return AOTI_OK;
+}
+
+AOTITorchError aoti_torch_str_to_ivalue(const char *val, C10IValueHandle *ivalue) {
+    REQUIRE_OUT(val);
+    REQUIRE_OUT(ivalue);
+    *ivalue = (C10IValueHandle)&no_profile;
+    return AOTI_OK;
+}
+
+AOTITorchError aoti_torch_strlist_to_ivalue(const char **val, int64_t len, C10IValueHandle *ivalue) {
+    REQUIRE(val != NULL || len == 0, AOTI_INVALID_ARGUMENT, "'val' is a null pointer");
+    REQUIRE_OUT(ivalue);
+    *ivalue = (C10IValueHandle)&no_profile;
+    return AOTI_OK;
+}
+
+AOTITorchError aoti_torch_tensor_to_ivalue(AtenTensorHandle val, C10IValueHandle *ivalue) {
+    REQUIRE_TENSOR(val);
+    REQUIRE_OUT(ivalue);
+    *ivalue = (C10IValueHandle)&no_profile;
+    return AOTI_OK;
+}
+
+AOTITorchError aoti_torch_delete_c10_value_object(C10IValueHandle handle) {
+    REQUIRE_OUT(handle);
+    return AOTI_OK;
+}
+
+/* --- debugging ----------------------------------------------------------------------------------------- */
+
+void aoti_torch_print_tensor_handle(AtenTensorHandle self, const char *msg) {
+    char text[256];
+    if (!shim_is_tensor(self)) {
+        snprintf(text, sizeof text, "%s: %s", msg ? msg : "tensor", shim_not_a_tensor(self));
+    } else {
+        int used = snprintf(text, sizeof text, "%.100s: %s [", msg ? msg : "tensor",
+                            self->storage ? dtype_text(self->dtype) : "undefined");
+        for (int64_t d = 0; d < self->ndim && used > 0 && (size_t)used < sizeof text - 32; d++) {
+            used += snprintf(text + used, sizeof text - (size_t)used, d ? ", %" PRId64 : "%" PRId64, self->sizes[d]);
+        }
+        if (used > 0 && (size_t)used < sizeof text - 2) {
+            snprintf(text + used, sizeof text - (size_t)used, "]");
+        }
+    }
+    say(__func__, __FILE__, __LINE__, text);
+}
+
+static AOTITorchError check_inf_and_nan(const char *name, AtenTensorHandle tensor, const char *function) {
+    if (!dtype_is_floating(tensor->dtype)) {
+        return AOTI_OK;
+    }
+    void *buffer;
+    TRY(tensor_to_buffer(tensor, DTYPE_FLOAT64, &buffer, function));
+    const double *values = buffer;
+    int64_t bad = 0;
+    for (int64_t i = 0; i < tensor->numel; i++) {
+        bad += !(__builtin_fabs(values[i]) <= __DBL_MAX__);
+    }
+    free(buffer);
+    if (bad != 0) {
+        return shim_fail(AOTI_INVALID_STATE, function, "%s has %lld infinite or NaN elements of %lld",
+                         name ? name : "a tensor", (long long)bad, (long long)tensor->numel);
+    }
+    return AOTI_OK;
+}
+
+AOTITorchError aoti_torch_check_inf_and_nan(const char *tensor_name, AtenTensorHandle tensor) {
+    REQUIRE_DEFINED(tensor);
+    return check_inf_and_nan(tensor_name, tensor, __func__);
+}

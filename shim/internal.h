@@ -1,0 +1,218 @@
+/* What the files of the built-in host share: tensors, storages, errors, devices. */
+#ifndef AOTI_INTERNAL_H
+#define AOTI_INTERNAL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "aoti_host.h"
+#include "aoti_shim.h"
+
+/* --- errors (error.c) ---------------------------------------------------------------------------------- */
+
+/* Stores the message for this thread. */
+__attribute__((format(printf, 3, 4))) void shim_set_error(int32_t code, const char *function, const char *format,
+                                                          ...);
+/* The same, and is `code`: where that is a constant, the compiler sees that it isn't 0. */
+#define shim_fail(code, ...) (shim_set_error((code), __VA_ARGS__), (AOTITorchError)(code))
+#define FAIL(code, ...) shim_fail((code), __func__, __VA_ARGS__)
+#define REQUIRE(condition, code, ...)     \
+    do {                                  \
+        if (!(condition)) {               \
+            return FAIL(code, __VA_ARGS__); \
+        }                                 \
+    } while (0)
+#define REQUIRE_OUT(pointer) REQUIRE((pointer) != NULL, AOTI_INVALID_ARGUMENT, "'%s' is a null pointer", #pointer)
+#define REQUIRE_TENSOR(handle)                                                                        \
+    do {                                                                                              \
+        if (!shim_is_tensor(handle)) {                                                                \
+            return FAIL(AOTI_INVALID_ARGUMENT, "'%s' is %s", #handle, shim_not_a_tensor(handle));     \
+        }                                                                                             \
+    } while (0)
+#define REQUIRE_DEFINED(handle)                                                                       \
+    do {                                                                                              \
+        REQUIRE_TENSOR(handle);                                                                       \
+        REQUIRE((handle)->storage != NULL, AOTI_INVALID_ARGUMENT, "'%s' is an undefined tensor", #handle); \
+    } while (0)
+#define TRY(expression)                       \
+    do {                                      \
+        AOTITorchError try_code = (expression); \
+        if (try_code != AOTI_OK) {            \
+            return try_code;                  \
+        }                                     \
+    } while (0)
+
+/* --- element types (dtype.c) --------------------------------------------------------------------------- */
+
+enum dtype {
+    DTYPE_UINT8 = 0,
+    DTYPE_INT8 = 1,
+    DTYPE_INT16 = 2,
+    DTYPE_INT32 = 3,
+    DTYPE_INT64 = 4,
+    DTYPE_FLOAT16 = 5,
+    DTYPE_FLOAT32 = 6,
+    DTYPE_FLOAT64 = 7,
+    DTYPE_COMPLEX32 = 8,
+    DTYPE_COMPLEX64 = 9,
+    DTYPE_COMPLEX128 = 10,
+    DTYPE_BOOL = 11,
+    DTYPE_BFLOAT16 = 15,
+    DTYPE_FLOAT8_E5M2 = 23,
+    DTYPE_FLOAT8_E4M3FN = 24,
+    DTYPE_FLOAT8_E5M2FNUZ = 25,
+    DTYPE_FLOAT8_E4M3FNUZ = 26,
+    DTYPE_UINT16 = 27,
+    DTYPE_UINT32 = 28,
+    DTYPE_UINT64 = 29,
+    DTYPE_FLOAT8_E8M0FNU = 44,
+    DTYPE_FLOAT4_E2M1FN_X2 = 45,
+};
+
+/* Bytes of one element; 0 for a code that is no element type of ours. */
+size_t dtype_itemsize(int32_t dtype);
+const char *dtype_text(int32_t dtype);
+bool dtype_is_floating(int32_t dtype);
+bool dtype_is_complex(int32_t dtype);
+/* Integers and bool. */
+bool dtype_is_integral(int32_t dtype);
+
+/* --- devices (device.c) -------------------------------------------------------------------------------- */
+
+enum { DEVICE_CPU = 0, DEVICE_CUDA = 1, DEVICE_TYPES = 32, DEVICE_INDEXES = 64 };
+
+struct device {
+    int32_t type;
+    int32_t index; /* -1 on the CPU */
+};
+
+/* Checks that the type is registered, and replaces index -1 by the current device. */
+AOTITorchError device_resolve(int32_t type, int32_t index, struct device *device, const char *function);
+AOTITorchError device_allocate(struct device device, size_t bytes, void **pointer, void **stream);
+void device_release(struct device device, void *pointer, void *stream);
+AOTITorchError device_allocate_pinned(size_t bytes, void **pointer);
+void device_release_pinned(void *pointer);
+/* On the device's current stream; returns when the bytes are there, unless both ends are on the device. */
+AOTITorchError device_copy(struct device device, void *to, const void *from, size_t bytes, int kind);
+AOTITorchError device_fill(struct device device, void *pointer, int byte, size_t bytes);
+AOTITorchError device_synchronize(struct device device);
+AOTITorchError device_get_current(int32_t type, int32_t *index);
+AOTITorchError device_set_current(int32_t type, int32_t index);
+void *stream_get(int32_t index);
+void stream_set(int32_t index, void *stream);
+
+/* --- storages (storage.c) ------------------------------------------------------------------------------ */
+
+typedef void (*storage_deleter)(void *data, void *context);
+
+struct storage {
+    _Atomic int64_t references;
+    void *data; /* NULL only if nbytes is 0 */
+    size_t nbytes;
+    struct device device;
+    enum { STORAGE_BORROWED, STORAGE_OWNED, STORAGE_PINNED } kind;
+    void *stream; /* the one that device memory was allocated on */
+    storage_deleter deleter;
+    void *deleter_context;
+};
+
+AOTITorchError storage_new_owned(size_t nbytes, struct device device, struct storage **storage);
+AOTITorchError storage_new_pinned(size_t nbytes, struct storage **storage);
+AOTITorchError storage_new_borrowed(void *data, size_t nbytes, struct device device, struct storage **storage);
+void storage_retain(struct storage *storage);
+void storage_release(struct storage *storage);
+extern _Atomic int64_t live_tensors;
+
+/* --- tensors (tensor.c) -------------------------------------------------------------------------------- */
+
+#define TENSOR_MAGIC UINT64_C(0x524f534e45544941)
+enum { MAX_DIMS = 64 };
+
+struct AtenTensorOpaque {
+    uint64_t magic;          /* TENSOR_MAGIC while the handle is alive */
+    struct storage *storage; /* NULL: undefined tensor */
+    int64_t offset;          /* elements */
+    int64_t numel;
+    int64_t ndim;
+    int64_t capacity; /* dimensions that `sizes` and `strides` have room for */
+    int64_t *sizes;
+    int64_t *strides; /* elements */
+    int32_t dtype;
+    int64_t dims[]; /* sizes, then strides, unless assignment moved them to the heap */
+};
+
+static inline bool shim_is_tensor(const struct AtenTensorOpaque *tensor) {
+    return tensor != NULL && ((uintptr_t)tensor & 7) == 0 && tensor->magic == TENSOR_MAGIC;
+}
+const char *shim_not_a_tensor(const struct AtenTensorOpaque *tensor);
+
+static inline bool tensor_on_cpu(const struct AtenTensorOpaque *tensor) {
+    return tensor->storage->device.type == DEVICE_CPU;
+}
+static inline void *tensor_data(const struct AtenTensorOpaque *tensor) {
+    char *data = tensor->storage->data;
+    return data == NULL ? NULL : data + tensor->offset * (int64_t)dtype_itemsize(tensor->dtype);
+}
+
+/* Sizes and strides of a tensor to be: checked against negative values and overflow. */
+struct geometry {
+    int64_t ndim;
+    const int64_t *sizes;
+    const int64_t *strides;
+    int64_t offset;
+    int64_t numel;
+    size_t nbytes; /* from the start of the storage to the end of the last element; 0 without elements */
+};
+/* `strides` NULL means contiguous; `buffer` (MAX_DIMS) then holds them. */
+AOTITorchError geometry_check(int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,
+                              int32_t dtype, int64_t *buffer, struct geometry *geometry, const char *function);
+void contiguous_strides(int64_t ndim, const int64_t *sizes, int64_t *strides);
+/* The strides that clone gives: the same if they are dense, else dense in the same order of dimensions. */
+void preserved_strides(const struct AtenTensorOpaque *tensor, int64_t *strides);
+bool tensor_is_contiguous(const struct AtenTensorOpaque *tensor);
+bool tensor_is_dense(const struct AtenTensorOpaque *tensor);
+bool same_sizes(const struct AtenTensorOpaque *a, const struct AtenTensorOpaque *b);
+
+/* Takes over the caller's reference to `storage`, also when it fails. */
+AOTITorchError tensor_wrap(struct storage *storage, const struct geometry *geometry, int32_t dtype,
+                           AtenTensorHandle *out, const char *function);
+AOTITorchError tensor_empty(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
+                            struct device device, AtenTensorHandle *out, const char *function);
+/* A view of the same storage; `offset` is absolute, in elements; refused if it leaves the storage. */
+AOTITorchError tensor_view(AtenTensorHandle self, int64_t ndim, const int64_t *sizes, const int64_t *strides,
+                           int64_t offset, int32_t dtype, AtenTensorHandle *out, const char *function);
+void tensor_delete(AtenTensorHandle tensor);
+/* Puts a dimension that may count from the end into [0, ndim); a 0-d tensor counts as 1-d. */
+AOTITorchError wrap_dim(int64_t dim, int64_t ndim, int64_t *wrapped, const char *function);
+
+/* --- copies (copy.c, convert.c) ------------------------------------------------------------------------ */
+
+/* One side of an element-wise copy in CPU memory; strides in elements, may be 0. */
+struct strided {
+    void *data;
+    const int64_t *strides;
+    int32_t dtype;
+};
+bool convert_supported(int32_t to, int32_t from);
+/* Element types must be convertible; both sides are CPU memory. */
+void strided_copy(int64_t ndim, const int64_t *sizes, struct strided to, struct strided from);
+/* `count` elements, strides in bytes. */
+void convert_run(int64_t count, char *to, int64_t to_stride, int32_t to_dtype, const char *from,
+                 int64_t from_stride, int32_t from_dtype);
+AOTITorchError tensor_copy(AtenTensorHandle self, AtenTensorHandle src, const char *function);
+/* A contiguous CPU copy in another type, malloc'ed; NULL when memory is short (or there are no elements). */
+AOTITorchError tensor_to_buffer(AtenTensorHandle tensor, int32_t dtype, void **buffer, const char *function);
+
+float half_to_float(uint16_t bits);
+uint16_t half_from_float(float value);
+static inline float bfloat16_to_float(uint16_t bits) {
+    union {
+        uint32_t bits;
+        float value;
+    } pun = {.bits = (uint32_t)bits << 16};
+    return pun.value;
+}
+
+#endif
