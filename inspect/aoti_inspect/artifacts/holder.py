@@ -1,0 +1,146 @@
+"""A folder, a wheel or any zip archive that happens to hold plugins, packages or programs."""
+
+from __future__ import annotations
+
+import os
+
+from aoti_abi.errors import AotiError
+from aoti_inspect.artifacts.anomaly import Anomaly
+from aoti_inspect.artifacts.artifact import Artifact, Model, Plugin
+from aoti_inspect.artifacts.extern_nodes import string_map
+from aoti_inspect.artifacts.mapped import MemorySource, Source
+from aoti_inspect.artifacts.tree import Tree, ZipTree
+from aoti_inspect.artifacts.weights import Weights
+
+_ELF_MAGIC = b"\x7fELF"
+#: What a plugin's dynamic string table contains, and hardly anything else does.
+_MARK = b"AOTInductorModelContainer"
+_WINDOW = 1 << 20
+_SEARCHED = 64 << 20
+_MAX_JSON = 64 << 20
+
+
+def read_holder(tree: Tree, sources: tuple[Source, ...], *, folder: bool) -> Artifact:
+    """Find the plugins among a tree's members, and those inside its ``.pt2`` and ``.pte`` members.
+
+    A library counts as a plugin if it names the container API; if none does, all libraries are listed, so
+    that reports can say what they lack.
+    """
+    anomalies = list(tree.anomalies)
+    names = tree.names()
+    libraries = [
+        name for name in names if _is_library(name) and _starts_with(tree, name, _ELF_MAGIC, anomalies)
+    ]
+    plugins = [name for name in libraries if _mentions_container(tree, name)]
+    models: dict[str, Model] = {}
+    for name in plugins or libraries:
+        models[name] = Model(name, (_plugin(tree, name, names),))
+    nested = [name for name in names if name.endswith((".pt2", ".pte"))]
+    for name in nested:
+        models.update(_nested(tree, name, names, anomalies))
+    if not plugins and not nested:
+        what = (
+            f"none of its {len(libraries)} libraries is an AOTInductor plugin"
+            if libraries
+            else "no library at all"
+        )
+        anomalies.append(Anomaly("no-plugin", f"it holds {what}", tuple(libraries)))
+    summary = [("members", str(len(names))), ("plugins", str(len(plugins)))]
+    if nested:
+        summary.append(("packages", ", ".join(nested)))
+    return Artifact(
+        tree.name,
+        "folder" if folder else "zip",
+        models,
+        anomalies=tuple(anomalies),
+        summary=tuple(summary),
+        sources=sources,
+    )
+
+
+def _is_library(name: str) -> bool:
+    base = name.rpartition("/")[2].lower()
+    return base.endswith(".so") or ".so." in base
+
+
+def _starts_with(tree: Tree, name: str, magic: bytes, anomalies: list[Anomaly]) -> bool:
+    if tree.size(name) < len(magic):
+        return False
+    try:
+        return bytes(tree.read(name)[: len(magic)]) == magic
+    except AotiError as error:
+        anomalies.append(Anomaly("unreadable-member", f"{name!r} can't be read: {error.message}", (name,)))
+        return False
+
+
+def _mentions_container(tree: Tree, name: str) -> bool:
+    view = tree.read(name)
+    overlap = len(_MARK) - 1
+    for start in range(0, min(len(view), _SEARCHED), _WINDOW):
+        if _MARK in bytes(view[start : start + _WINDOW + overlap]):
+            return True
+    return False
+
+
+def _plugin(tree: Tree, name: str, names: list[str]) -> Plugin:
+    stem = os.path.splitext(name)[0]
+    metadata = f"{stem}_metadata.json"
+    weights = Weights("none")
+    for blob in (f"{stem}_weights.blob", f"{stem}.blob"):
+        if blob in names:
+            weights = _blob(tree, blob)
+            break
+    return Plugin(
+        tree.label(name),
+        name,
+        tree.size(name),
+        lambda: tree.read(name),
+        metadata=lambda: (
+            string_map(tree.read(metadata, _MAX_JSON), tree.label(metadata)) if metadata in names else None
+        ),
+        weights=weights,
+        location=tree.location(name),
+        extern_nodes=tree.label(f"{stem}.json") if f"{stem}.json" in names else None,
+    )
+
+
+def _blob(tree: Tree, name: str) -> Weights:
+    return Weights(
+        "blob",
+        tree.label(name),
+        size=tree.size(name),
+        automatic=False,
+        location=tree.location(name),
+        blob=lambda: tree.read(name),
+    )
+
+
+def _nested(tree: Tree, name: str, names: list[str], anomalies: list[Anomaly]) -> dict[str, Model]:
+    """Read a package or program inside the tree; its models are called ``member:model``."""
+    try:
+        inner = _open_nested(tree, name, names)
+    except AotiError as error:
+        anomalies.append(Anomaly("unreadable-member", f"{name!r} can't be read: {error.message}", (name,)))
+        return {}
+    anomalies.extend(entry._replace(message=f"{name}: {entry.message}") for entry in inner.anomalies)
+    return {f"{name}:{key}": model._replace(name=f"{name}:{key}") for key, model in inner.models.items()}
+
+
+def _open_nested(tree: Tree, name: str, names: list[str]) -> Artifact:
+    if name.endswith(".pte"):
+        from aoti_inspect.artifacts.pte import read_program  # noqa: PLC0415 - imports flatbuffers
+
+        stem = name.removesuffix("pte")
+        beside = [other for other in names if other.startswith(stem) and other.endswith(".ptd")]
+        files = tuple(MemorySource(tree.label(other), tree.read(other)) for other in beside)
+        return read_program(MemorySource(tree.label(name), tree.read(name)), files)
+    from aoti_inspect.artifacts.pt2 import read_package  # noqa: PLC0415 - most holders have none
+
+    where = tree.location(name)
+    inner = ZipTree(
+        tree.read(name),
+        tree.label(name),
+        path=where.path if where else None,
+        base=where.offset if where else 0,
+    )
+    return read_package(inner, ())

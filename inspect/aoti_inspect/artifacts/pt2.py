@@ -1,0 +1,269 @@
+"""``.pt2``: PyTorch's package, a zip archive with compiled models, exported programs or both.
+
+``torch/export/pt2_archive/_package.py`` and ``torch/csrc/inductor/aoti_package/model_package_loader.cpp``:
+each compiled model is a folder ``data/aotinductor/<model>/`` with ``<stem>.so``, ``<stem>_metadata.json``,
+perhaps ``<stem>_weights.blob``, ``<stem>.json`` (operators it calls through its host) and its C++ sources.
+PyTorch puts all of it below one more folder, which older packages and packages made by hand lack.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from aoti_abi.errors import AotiError, InvalidProgram, NotFound, NotSupported
+from aoti_inspect.artifacts.anomaly import Anomaly
+from aoti_inspect.artifacts.artifact import Artifact, Model, Plugin
+from aoti_inspect.artifacts.extern_nodes import load_json, parse_extern_nodes, string_map
+from aoti_inspect.artifacts.pt2_weights import tensor_weights
+from aoti_inspect.artifacts.weights import Weights
+
+if TYPE_CHECKING:
+    from aoti_inspect.artifacts.mapped import Source
+    from aoti_inspect.artifacts.tree import Tree
+
+_MODEL_FILE = re.compile(r"((?:[^/]+/)?)data/aotinductor/([^/]+)/(.+)")
+_MARKER = re.compile(r"((?:[^/]+/)?)archive_format")
+_EXPORTED = re.compile(r"(?:[^/]+/)?(?:models/([^/]+)\.json|serialized_exported_program\.json)")
+#: JSON beside a plugin: metadata, operators, configuration of weights.
+_MAX_JSON = 64 << 20
+_MAX_MARKER = 256
+
+
+def is_package(names: list[str]) -> bool:
+    """Return whether these members are a PyTorch package: with compiled models, or an exported program."""
+    return any(
+        _MODEL_FILE.fullmatch(name) or _MARKER.fullmatch(name) or _EXPORTED.fullmatch(name) for name in names
+    )
+
+
+class _Package(NamedTuple):
+    """A package while it is read: which member is what, and what was found wrong so far.
+
+    Attributes:
+        tree: its members.
+        prefix: the folder that everything lies in, with its final slash; empty if there is none.
+        models: for each model its members by their name in the model's folder.
+        exported: names of exported programs.
+        anomalies: what is wrong so far.
+    """
+
+    tree: Tree
+    prefix: str
+    models: dict[str, dict[str, str]]
+    exported: tuple[str, ...]
+    anomalies: list[Anomaly]
+
+
+def read_package(tree: Tree, sources: tuple[Source, ...], *, unpacked: bool = False) -> Artifact:
+    """Read a package's table of contents and the small files that describe its models.
+
+    Args:
+        tree: its members.
+        sources: what to close with the artifact.
+        unpacked: whether the members are files in a folder.
+
+    Raises:
+        InvalidProgram: what describes it is damaged.
+    """
+    anomalies = list(tree.anomalies)
+    layout = _layout(tree, anomalies, unpacked=unpacked)
+    _check_markers(layout)
+    models = {name: _read_model(layout, name, files) for name, files in layout.models.items()}
+    if not models:
+        what = (
+            f"it holds the exported program {', '.join(layout.exported)}"
+            if layout.exported
+            else "it holds none"
+        )
+        message = f"this PT2 archive has no AOTInductor model: {what}"
+        anomalies.append(Anomaly("no-aoti-model", message, layout.exported))
+    summary = [("models", ", ".join(models) or "none")]
+    if layout.exported:
+        summary.append(("exported programs", ", ".join(layout.exported)))
+    programs = [name for name in tree.names() if name.startswith(f"{layout.prefix}data/executorch/")]
+    if programs:
+        summary.append(("ExecuTorch programs", ", ".join(programs)))
+    return Artifact(
+        tree.name,
+        "folder" if unpacked else "pt2" if models or not layout.exported else "exported program",
+        models,
+        anomalies=tuple(anomalies),
+        summary=tuple(summary),
+        sources=sources,
+    )
+
+
+def _layout(tree: Tree, anomalies: list[Anomaly], *, unpacked: bool) -> _Package:
+    prefixes: dict[str, None] = {}
+    matches = []
+    exported = []
+    for name in tree.names():
+        match = _MODEL_FILE.fullmatch(name)
+        if match:
+            matches.append(match)
+            prefixes[match[1]] = None
+        elif marker := _MARKER.fullmatch(name):
+            prefixes.setdefault(marker[1], None)
+        elif program := _EXPORTED.fullmatch(name):
+            exported.append(program[1] or "model")
+    prefix = next(iter(prefixes), "")
+    if len(prefixes) > 1:
+        message = f"its members lie in {len(prefixes)} folders; only {prefix or 'the top'!r} is read"
+        anomalies.append(Anomaly("mixed-prefixes", message, tuple(prefixes)))
+    if matches and not prefix and not unpacked:
+        message = "its members do not lie in one common folder, and PyTorch's own loader fails on that"
+        anomalies.append(Anomaly("no-prefix", message))
+    models: dict[str, dict[str, str]] = {}
+    for match in matches:
+        if match[1] == prefix:
+            models.setdefault(match[2], {})[match[3]] = match[0]
+    return _Package(tree, prefix, models, tuple(exported), anomalies)
+
+
+def _check_markers(layout: _Package) -> None:
+    tree, anomalies = layout.tree, layout.anomalies
+    for member, expected in (("archive_format", b"pt2"), ("archive_version", b"0"), ("byteorder", b"little")):
+        name = f"{layout.prefix}{member}"
+        if name in tree.names():
+            text = bytes(tree.read(name, _MAX_MARKER)).strip()
+            if text != expected:
+                shown = text.decode("utf-8", "surrogateescape")
+                message = f"its {member} is {shown!r}; only {expected.decode()!r} is known"
+                anomalies.append(Anomaly("archive-version", message, (name,)))
+        elif member == "archive_format" and layout.models:
+            anomalies.append(
+                Anomaly("no-archive-format", "it has no archive_format, which PyTorch looks for")
+            )
+
+
+def _read_model(package: _Package, name: str, files: dict[str, str]) -> Model:
+    tree = package.tree
+    problems: list[AotiError] = []
+    plugins: tuple[Plugin, ...] = ()
+    operators: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
+    library = _choose_library(package, name, files, problems)
+    if library is not None:
+        stem = library.removesuffix(".so")
+        nodes = files.get(f"{stem}.json")
+        if nodes is not None:
+            listed = parse_extern_nodes(tree.read(nodes, _MAX_JSON), tree.label(nodes))
+            operators, objects = listed.operators, listed.custom_objects
+        plugins = (_plugin(package, name, library, files),)
+    config = files.get("custom_objs_config.json")
+    if config is not None:
+        content = load_json(tree.read(config, _MAX_JSON), tree.label(config))
+        objects = tuple(sorted({*objects, *(content if isinstance(content, dict) else ())}))
+    return Model(name, plugins, custom_objects=objects, proxy_operators=operators, problems=tuple(problems))
+
+
+def _choose_library(
+    package: _Package, name: str, files: dict[str, str], problems: list[AotiError]
+) -> str | None:
+    """Return the model's plugin: of several libraries the wrapper, as kernels may come as libraries too."""
+    libraries = [file for file in files if file.endswith(".so")]
+    if not libraries:
+        problems.append(_no_library(package, name, files))
+        return None
+    wrappers = [file for file in libraries if file.endswith(".wrapper.so")] or libraries
+    chosen = wrappers[-1]
+    if len(wrappers) > 1:
+        message = (
+            f"model {name!r} has {len(wrappers)} libraries; PyTorch loads the one it finds last, {chosen!r}"
+        )
+        package.anomalies.append(Anomaly("several-libraries", message, tuple(wrappers)))
+    if not package.tree.size(files[chosen]):
+        package.anomalies.append(
+            Anomaly("empty-library", f"the library of model {name!r} is empty", (files[chosen],))
+        )
+        problems.append(
+            InvalidProgram(
+                "the library is empty",
+                path=package.tree.label(files[chosen]),
+                hint="packing it failed or was interrupted: export the package again",
+            )
+        )
+        return None
+    return chosen
+
+
+def _no_library(package: _Package, name: str, files: dict[str, str]) -> AotiError:
+    tree, anomalies = package.tree, package.anomalies
+    sources = [file for file in files if file.endswith(".cpp")]
+    if "CMakeLists.txt" in files or any(file.endswith("_compile_flags.json") for file in files):
+        anomalies.append(
+            Anomaly(
+                "compile-only",
+                f"model {name!r} is C++ source to build (package_cpp_only); there is no library yet",
+                tuple(sources),
+            )
+        )
+        return NotSupported(
+            f"model {name!r} has only C++ source (package_cpp_only), no compiled library",
+            path=tree.name,
+            hint="build it with its CMakeLists.txt, or export again without aot_inductor.package_cpp_only",
+        )
+    what = f"only {len(sources)} C++ sources" if sources else "none of a model's files"
+    anomalies.append(Anomaly("no-library", f"model {name!r} has no compiled library, {what}", tuple(files)))
+    return NotFound(
+        f"the package has no compiled library for model {name!r}, {what}",
+        path=tree.name,
+        hint="it was packed incompletely: export it again",
+    )
+
+
+def _plugin(package: _Package, name: str, library: str, files: dict[str, str]) -> Plugin:
+    tree, stem = package.tree, library.removesuffix(".so")
+    nodes = files.get(f"{stem}.json")
+    metadata = files.get(f"{stem}_metadata.json")
+    if metadata is None:
+        others = [file for file in files if file.endswith("_metadata.json")]
+        message = (
+            f"model {name!r} has no {stem}_metadata.json: PyTorch refuses it, and its device is not known"
+        )
+        package.anomalies.append(Anomaly("missing-metadata", message, tuple(others)))
+        if len(others) == 1:
+            metadata = files[others[0]]
+    member = files[library]
+    return Plugin(
+        tree.label(member),
+        name,
+        tree.size(member),
+        lambda: tree.read(member),
+        metadata=lambda: (
+            string_map(tree.read(metadata, _MAX_JSON), tree.label(metadata)) if metadata else None
+        ),
+        weights=_weights(package, name, stem, files),
+        location=tree.location(member),
+        extern_nodes=None if nodes is None else tree.label(nodes),
+    )
+
+
+def _weights(package: _Package, name: str, stem: str, files: dict[str, str]) -> Weights:
+    tree, anomalies = package.tree, package.anomalies
+    blobs = [file for file in files if file.endswith(".blob")]
+    if blobs:
+        expected = f"{stem}_weights.blob"
+        chosen = expected if expected in blobs else blobs[-1]
+        if chosen != expected:
+            message = (
+                f"the weights of model {name!r} are called {chosen!r}, where its library's are {expected!r}"
+            )
+            anomalies.append(Anomaly("weights-name", message, tuple(blobs)))
+        elif len(blobs) > 1:
+            message = f"model {name!r} has {len(blobs)} blobs; PyTorch takes the one it finds last"
+            anomalies.append(Anomaly("several-blobs", message, tuple(blobs)))
+        member = files[chosen]
+        return Weights(
+            "blob",
+            tree.label(member),
+            size=tree.size(member),
+            location=tree.location(member),
+            blob=lambda: tree.read(member),
+        )
+    config = files.get("weights_config.json")
+    if config is None:
+        return Weights("none")
+    content = load_json(tree.read(config, _MAX_JSON), tree.label(config))
+    return tensor_weights(tree, f"{package.prefix}data/weights/", content, tree.label(config), anomalies)

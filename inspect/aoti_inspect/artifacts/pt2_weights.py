@@ -1,0 +1,127 @@
+"""Weights of a ``.pt2`` that lie in it one by one (``package_constants_on_disk_format = "pickle_weights"``).
+
+``weights_config.json`` maps each constant to ``[file, shape, stride, offset]``; the file, in
+``data/weights/``, is what ``torch.save`` wrote for a tensor that covers the whole storage. Constants with the
+same file share it. PyTorch binds them only when asked: ``load_pt2(..., load_weights_from_disk=True)``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from aoti_abi.codes import DTYPES_BY_NAME
+from aoti_abi.errors import InvalidProgram
+from aoti_inspect.artifacts.anomaly import Anomaly
+from aoti_inspect.artifacts.pickle_machine import SavedTensor
+from aoti_inspect.artifacts.tensor_archive import TensorArchive
+from aoti_inspect.artifacts.weights import Weights, WeightTensor
+
+if TYPE_CHECKING:
+    from aoti_inspect.artifacts.tree import Tree
+
+_MAX_DIMENSIONS = 64
+
+
+class _Entry(NamedTuple):
+    file: str
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+def tensor_weights(tree: Tree, folder: str, config: object, label: str, anomalies: list[Anomaly]) -> Weights:
+    """Return the weights that a configuration lists; their archives are opened when they are asked for.
+
+    Raises:
+        InvalidProgram: the configuration has another form.
+    """
+    entries = _parse(config, label)
+    if not entries:
+        return Weights("none")
+    members = {entry.file: f"{folder}{entry.file}" for entry in entries.values()}
+    present = set(tree.names())
+    absent = sorted(file for file, member in members.items() if member not in present)
+    if absent:
+        message = f"{len(absent)} of {len(members)} weight files are missing, first {absent[0]!r}"
+        anomalies.append(Anomaly("missing-weight-keys", message, tuple(absent)))
+        return Weights("missing", f"{folder}{absent[0]}", automatic=False)
+    reader = _Reader(tree, members, entries, label)
+    return Weights(
+        "tensors",
+        label,
+        size=sum(tree.size(member) for member in members.values()),
+        automatic=False,
+        tensors=reader.tensors,
+        storage=reader.storage,
+    )
+
+
+def _parse(config: object, label: str) -> dict[str, _Entry]:
+    if not isinstance(config, dict):
+        raise InvalidProgram("it is not a JSON object", path=label)
+    entries: dict[str, _Entry] = {}
+    for fqn, value in config.items():
+        match value:
+            case [str() as file, list() as sizes, list() as strides, int() as offset]:
+                entry = _Entry(file, _numbers(sizes, fqn, label), _numbers(strides, fqn, label), offset)
+            case _:
+                raise InvalidProgram(f"the entry of {fqn!r} is not [file, shape, stride, offset]", path=label)
+        if len(entry.sizes) != len(entry.strides) or offset < 0:
+            raise InvalidProgram(f"the entry of {fqn!r} has an impossible shape", path=label)
+        entries[fqn] = entry
+    return entries
+
+
+def _numbers(values: list[object], fqn: str, label: str) -> tuple[int, ...]:
+    numbers = tuple(value for value in values if isinstance(value, int) and 0 <= value < 1 << 63)
+    if len(numbers) != len(values) or len(numbers) > _MAX_DIMENSIONS:
+        raise InvalidProgram(f"the entry of {fqn!r} has an impossible shape", path=label)
+    return numbers
+
+
+class _Reader:
+    """Opens the archives, each once."""
+
+    def __init__(self, tree: Tree, members: dict[str, str], entries: dict[str, _Entry], label: str) -> None:
+        self._tree = tree
+        self._members = members
+        self._entries = entries
+        self._label = label
+        self._archives: dict[str, TensorArchive] = {}
+
+    def tensors(self) -> tuple[WeightTensor, ...]:
+        """Return every constant: the dtype is its archive's, the view the configuration's."""
+        return tuple(self._tensor(fqn, entry) for fqn, entry in self._entries.items())
+
+    def storage(self, key: str) -> memoryview:
+        """Return the bytes of one file's storage."""
+        archive = self._archive(key)
+        return archive.storage(self._saved(key).storage)
+
+    def _tensor(self, fqn: str, entry: _Entry) -> WeightTensor:
+        saved = self._saved(entry.file)
+        if 0 not in entry.sizes:
+            last = entry.offset + sum(
+                (n - 1) * step for n, step in zip(entry.sizes, entry.strides, strict=True)
+            )
+            needed = (last + 1) * DTYPES_BY_NAME[saved.dtype].itemsize
+            if needed > saved.storage_nbytes:
+                raise InvalidProgram(
+                    f"{fqn!r} reaches to byte {needed} of a storage of {saved.storage_nbytes}",
+                    path=self._label,
+                )
+        return WeightTensor(
+            fqn, saved.dtype, entry.sizes, entry.strides, entry.offset, None, entry.file, saved.storage_nbytes
+        )
+
+    def _saved(self, file: str) -> SavedTensor:
+        content = self._archive(file).content
+        if not isinstance(content, SavedTensor):
+            raise InvalidProgram("it is not one tensor", path=self._tree.label(self._members[file]))
+        return content
+
+    def _archive(self, file: str) -> TensorArchive:
+        if file not in self._archives:
+            member = self._members[file]
+            self._archives[file] = TensorArchive(self._tree.read(member), self._tree.label(member))
+        return self._archives[file]

@@ -1,0 +1,200 @@
+"""Opening an artifact: what it is follows from its content, never from its name alone."""
+
+from __future__ import annotations
+
+import os
+
+from aoti_abi.errors import AccessFailed, AotiError, InvalidProgram, NotFound, NotSupported
+from aoti_inspect.artifacts.artifact import Artifact
+from aoti_inspect.artifacts.mapped import MappedFile, MemorySource, Source
+
+_ELF_MAGIC = b"\x7fELF"
+#: What ExecuTorch's exporter calls a backend's data: ``aoti_<device>_blob``.
+_SHARED_NAMES = ("aoti_cuda_blob.ptd", "aoti_metal_blob.ptd", "aoti_cpu_blob.ptd")
+_OTHERS: tuple[tuple[bytes, str], ...] = (
+    (b"MZ", "a Windows library or program"),
+    (b"\xcf\xfa\xed\xfe", "a macOS library or program"),
+    (b"\xca\xfe\xba\xbe", "a macOS universal library or a Java class"),
+    (b"!<arch>", "a static library"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"BZh", "a bzip2 archive"),
+    (b"\xfd7zXZ", "an xz archive"),
+    (b"\x28\xb5\x2f\xfd", "a Zstandard archive"),
+    (b"7z\xbc\xaf", "a 7z archive"),
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself"),
+    (b"\x80", "a pickle; it is not opened, as that would run it"),
+    (b"\x93NUMPY", "a numpy array"),
+)
+
+
+def open_artifact(
+    path: str, *, data: tuple[str, ...] | None = None, content: bytes | None = None
+) -> Artifact:
+    """Open a plugin, package, program, folder or archive for reading.
+
+    Nothing is extracted, executed or written, and no link or name leads out of the artifact. The result is a
+    context manager.
+
+    Args:
+        path: a file or a folder; with ``content``, just what to call it.
+        data: ``.ptd`` files that belong to a ``.pte``; by default those beside it that carry its name, or the
+            backend's (``aoti_cuda_blob.ptd``).
+        content: the artifact's bytes, if they are in memory already.
+
+    Raises:
+        NotFound: there is no such file.
+        AccessFailed: it can't be read.
+        InvalidProgram: it is damaged.
+        NotSupported: it is something else, or of a version that is not known; the message says what.
+    """
+    if content is None and os.path.isdir(path):
+        return _open_folder(path)
+    source: Source = MappedFile(path) if content is None else MemorySource(path, content)
+    opened: list[Source] = [source]
+    try:
+        return _dispatch(source, opened, data, in_file=content is None)
+    except BaseException:
+        for entry in opened:
+            entry.close()
+        raise
+
+
+def _dispatch(
+    source: Source, opened: list[Source], data: tuple[str, ...] | None, *, in_file: bool
+) -> Artifact:
+    view, name = source.view, source.name
+    if view[:4] == _ELF_MAGIC:
+        from aoti_inspect.artifacts.plain import read_plain_plugin  # noqa: PLC0415 - each kind pays for itself
+
+        return read_plain_plugin(source)
+    from aoti_inspect.artifacts.zip_directory import has_end_record, looks_like_zip  # noqa: PLC0415 - as above
+
+    if looks_like_zip(view):
+        return _open_zip(source, in_file=in_file)
+    if len(view) >= 8:
+        from aoti_inspect.artifacts.segments import (  # noqa: PLC0415 - as above
+            is_program,
+            is_tensor_file,
+            relative_of_program,
+        )
+
+        if is_program(view):
+            from aoti_inspect.artifacts.pte import read_program  # noqa: PLC0415 - as above
+
+            own = _own_tensor_files(name, in_file=in_file) if data is None else data
+            opened.extend(MappedFile(file) for file in own)
+            artifact = read_program(source, tuple(opened[1:]))
+            if data is not None or own or not in_file or not _lacks_data(artifact):
+                return artifact
+            opened.extend(MappedFile(file) for file in _shared_tensor_files(name))
+            return read_program(source, tuple(opened[1:]))
+        if is_tensor_file(view):
+            return _open_tensor_file(source)
+        relative = relative_of_program(view)
+        if relative:
+            raise NotSupported(f"this is {relative}, not a program", path=name, hint="pass the .pte itself")
+    if has_end_record(view):
+        return _open_zip(source, in_file=in_file)
+    raise _unknown(view, name)
+
+
+def _unknown(view: memoryview, name: str) -> AotiError:
+    if not len(view):
+        return InvalidProgram("the file is empty", path=name, hint="copy or export it again")
+    head = bytes(view[:32])
+    for magic, what in _OTHERS:
+        if head.startswith(magic):
+            return NotSupported(f"this is {what}", path=name, hint="pass a .so, .pt2 or .pte")
+    if head.lstrip().startswith((b"/*", b"GROUP", b"INPUT", b"OUTPUT_FORMAT")):
+        return NotSupported("this is a linker script", path=name, hint="pass the library that it names")
+    return NotSupported(
+        f"this is no plugin, package or program that is known (it starts with {head[:8].hex(' ')})",
+        path=name,
+        hint="pass a .so, .pt2, .pte, a folder or a zip archive with them",
+    )
+
+
+def _open_zip(source: Source, *, in_file: bool) -> Artifact:
+    from aoti_inspect.artifacts.pt2 import is_package, read_package  # noqa: PLC0415 - each kind pays for itself
+    from aoti_inspect.artifacts.tree import ZipTree  # noqa: PLC0415 - as above
+
+    tree = ZipTree(source.view, source.name, path=source.name if in_file else None)
+    names = tree.names()
+    if is_package(names):
+        return read_package(tree, (source,))
+    if any(name.count("/") == 1 and name.endswith("/data.pkl") for name in names):
+        scripted = any(name.count("/") == 1 and name.endswith("/constants.pkl") for name in names)
+        what = "a TorchScript archive" if scripted else "a checkpoint of torch.save"
+        raise NotSupported(
+            f"this is {what}, not a compiled model",
+            path=source.name,
+            hint="compile it with torch._inductor.aoti_compile_and_package",
+        )
+    from aoti_inspect.artifacts.holder import read_holder  # noqa: PLC0415 - as above
+
+    return read_holder(tree, (source,), folder=False)
+
+
+def _open_folder(path: str) -> Artifact:
+    from aoti_inspect.artifacts.pt2 import is_package, read_package  # noqa: PLC0415 - each kind pays for itself
+    from aoti_inspect.artifacts.tree import FolderTree  # noqa: PLC0415 - as above
+
+    tree = FolderTree(path)
+    if is_package(tree.names()):
+        return read_package(tree, (tree,), unpacked=True)
+    from aoti_inspect.artifacts.holder import read_holder  # noqa: PLC0415 - as above
+
+    return read_holder(tree, (tree,), folder=True)
+
+
+def _open_tensor_file(source: Source) -> Artifact:
+    from aoti_inspect.artifacts.ptd import read_tensor_file  # noqa: PLC0415 - each kind pays for itself
+    from aoti_inspect.artifacts.pte import merge_named_data  # noqa: PLC0415 - as above
+
+    content = read_tensor_file(source.view, source.name)
+    anomalies = list(content.anomalies)
+    named = merge_named_data(list(content.blobs), anomalies)
+    total = sum(blob.size for blob in named.values())
+    return Artifact(
+        source.name,
+        "ptd",
+        {},
+        anomalies=tuple(anomalies),
+        summary=(("named data", f"{len(named)} keys, {total} bytes"),),
+        named_data=named,
+        sources=(source,),
+    )
+
+
+def _own_tensor_files(path: str, *, in_file: bool) -> list[str]:
+    """Return the ``.ptd`` files beside a program that carry its name, sorted."""
+    stem = os.path.splitext(os.path.basename(path))[0]
+    return [
+        file
+        for file in (_tensor_files(path) if in_file else [])
+        if os.path.basename(file) == f"{stem}.ptd" or os.path.basename(file).startswith(f"{stem}.")
+    ]
+
+
+def _shared_tensor_files(path: str) -> list[str]:
+    """Return those with the name that a backend's exporter gives: ``aoti_cuda_blob.ptd``."""
+    return [file for file in _tensor_files(path) if os.path.basename(file) in _SHARED_NAMES]
+
+
+def _tensor_files(path: str) -> list[str]:
+    folder = os.path.dirname(path)
+    try:
+        names = sorted(name for name in os.listdir(folder or ".") if name.endswith(".ptd"))
+    except OSError as error:
+        raise AccessFailed(
+            "the folder of the program can't be listed", path=folder, cause=error.strerror
+        ) from None
+    return [os.path.join(folder, name) for name in names]
+
+
+def _lacks_data(artifact: Artifact) -> bool:
+    """Return whether a program names data that is not in it, so that it pays to look for a shared file."""
+    missing = any(plugin.weights.kind == "missing" for plugin in artifact.plugins)
+    return missing or any(
+        isinstance(error, NotFound) for model in artifact.models.values() for error in model.problems
+    )

@@ -1,0 +1,198 @@
+"""Members of a zip archive as memory: stored ones are parts of the file, others inflated when asked."""
+
+from __future__ import annotations
+
+import struct
+
+from aoti_abi.errors import InvalidProgram, NotFound, NotSupported
+from aoti_inspect.artifacts.zip_directory import DEFLATED, STORED, Directory, Member, read_directory
+from aoti_inspect.text import decode
+
+_LOCAL = struct.Struct("<4s5H3I2H")
+_LOCAL_SIGNATURE = b"PK\x03\x04"
+_ENCRYPTED = 1
+_SIZES_FOLLOW = 8
+_METHODS = {
+    1: "Shrink",
+    6: "Implode",
+    9: "Deflate64",
+    12: "bzip2",
+    14: "LZMA",
+    93: "Zstandard",
+    95: "XZ",
+    98: "PPMd",
+}
+
+#: deflate can't do better than 1032 to 1, so a member that claims more is not what it says.
+_MAX_RATIO = 1032
+# : Inflating is the only way by which reading takes memory in proportion to what a file claims: the most for
+# one : member, and the most for all of an archive, which bounds the time.
+MAX_INFLATED = 512 << 20
+MAX_INFLATED_IN_ALL = 4 << 30
+#: Up to this size, stored members are checked against their CRC when read; larger ones when asked.
+CHECKED_WHEN_READ = 4 << 20
+
+
+class ZipArchive:
+    """The readable members of an archive.
+
+    Attributes:
+        name: what to call the archive in messages.
+        directory: its table of contents.
+    """
+
+    def __init__(self, view: memoryview, name: str) -> None:
+        self.name = name
+        self.directory: Directory = read_directory(view, name)
+        self._view = view
+        self._inflated = 0
+
+    def __contains__(self, member: object) -> bool:
+        return member in self.directory.members
+
+    def names(self) -> list[str]:
+        """Return the members' names in the directory's order."""
+        return list(self.directory.members)
+
+    def member(self, name: str) -> Member:
+        """Return the entry with this name.
+
+        Raises:
+            NotFound: there is none, or it is one that must not be read.
+        """
+        try:
+            return self.directory.members[name]
+        except KeyError:
+            raise NotFound(f"there is no member {name!r}", path=self.name) from None
+
+    def read(self, name: str, *, limit: int | None = None, verify: bool | None = None) -> memoryview:
+        """Return a member's bytes: a part of the archive's own if it is stored, a private copy if deflated.
+
+        Args:
+            name: the member.
+            limit: refuse a larger one.
+            verify: compare with the CRC; by default if it is small, and always if it has to be inflated.
+
+        Raises:
+            NotFound: there is no such member.
+            InvalidProgram: its bytes are damaged, or its two headers contradict each other.
+            NotSupported: it is encrypted, compressed by another method, or too large.
+        """
+        member = self.member(name)
+        if limit is not None and member.size > limit:
+            raise NotSupported(
+                f"it claims {member.size} bytes; the limit for this kind of member is {limit}",
+                path=self._path(member),
+            )
+        packed = self._packed(member)
+        if member.method == DEFLATED:
+            return self._inflate(member, packed)
+        if verify or (verify is None and member.size <= CHECKED_WHEN_READ):
+            self._check(member, packed)
+        return packed
+
+    def offset(self, name: str) -> int | None:
+        """Return where a stored member's bytes start in the archive, or None if it is compressed."""
+        member = self.member(name)
+        return None if member.method == DEFLATED else self._data_start(member)
+
+    def _packed(self, member: Member) -> memoryview:
+        if member.flags & _ENCRYPTED:
+            raise NotSupported(
+                "it is encrypted", path=self._path(member), hint="pack it again without a password"
+            )
+        if member.method not in (STORED, DEFLATED):
+            method = _METHODS.get(member.method, f"method {member.method}")
+            raise NotSupported(
+                f"it is compressed with {method}",
+                path=self._path(member),
+                hint="pack it again stored, as PyTorch does, or deflated",
+            )
+        if member.method == STORED and member.compressed != member.size:
+            raise InvalidProgram(
+                f"it is stored, but its two sizes differ: {member.compressed} and {member.size}",
+                path=self._path(member),
+            )
+        start = self._data_start(member)
+        return self._view[start : start + member.compressed]
+
+    def _data_start(self, member: Member) -> int:
+        header = self._view[member.header_offset : member.header_offset + _LOCAL.size]
+        if len(header) < _LOCAL.size or header[:4] != _LOCAL_SIGNATURE:
+            raise InvalidProgram(
+                f"there is no local header at byte {member.header_offset}, where the directory says it is",
+                path=self._path(member),
+            )
+        fields = _LOCAL.unpack(header)
+        flags, method = fields[2:4]
+        compressed, size, name_length, extra_length = fields[7:11]
+        name_start = member.header_offset + _LOCAL.size
+        local_name = decode(bytes(self._view[name_start : name_start + name_length]))
+        if local_name != member.name:
+            raise InvalidProgram(
+                f"its local header calls it {local_name!r}: readers would disagree on what it is",
+                path=self._path(member),
+            )
+        stated = not flags & _SIZES_FOLLOW and 0xFFFFFFFF not in (size, compressed)
+        if method != member.method or (stated and (compressed, size) != (member.compressed, member.size)):
+            raise InvalidProgram(
+                f"its local header (method {method}, {compressed} and {size} bytes) differs from "
+                f"the directory (method {member.method}, {member.compressed} and {member.size} bytes)",
+                path=self._path(member),
+            )
+        start = name_start + int(name_length) + int(extra_length)
+        if start + member.compressed > member.limit:
+            raise InvalidProgram(
+                f"it ends at byte {start + member.compressed}, inside what follows it at {member.limit}",
+                path=self._path(member),
+            )
+        return start
+
+    def _inflate(self, member: Member, packed: memoryview) -> memoryview:
+        import zlib  # noqa: PLC0415 - PyTorch stores its members
+
+        if member.size > member.compressed * _MAX_RATIO + _MAX_RATIO:
+            raise InvalidProgram(
+                f"{member.compressed} bytes can't inflate to the {member.size} that it claims",
+                path=self._path(member),
+            )
+        left = min(MAX_INFLATED, MAX_INFLATED_IN_ALL - self._inflated)
+        if member.size > left:
+            raise NotSupported(
+                f"inflating it would take {member.size} bytes of memory; {left} are allowed",
+                path=self._path(member),
+                hint="pack it again with its large members stored, as PyTorch does",
+            )
+        self._inflated += member.size
+        engine = zlib.decompressobj(-15)
+        try:
+            data = engine.decompress(packed, member.size + 1)
+            # Where the output is exactly full, the end marker has not been read yet.
+            if not engine.eof and len(data) == member.size:
+                data += engine.decompress(engine.unconsumed_tail, 1)
+        except zlib.error as error:
+            raise InvalidProgram(
+                "its compressed bytes are damaged", path=self._path(member), cause=str(error)
+            ) from None
+        if len(data) != member.size or not engine.eof:
+            held = "more" if len(data) > member.size else len(data)
+            raise InvalidProgram(
+                f"it inflates to {held} bytes instead of the {member.size} that it claims",
+                path=self._path(member),
+            )
+        view = memoryview(data)
+        self._check(member, view)
+        return view
+
+    def _check(self, member: Member, view: memoryview) -> None:
+        import zlib  # noqa: PLC0415 - only where something is checked
+
+        if zlib.crc32(view) != member.crc:
+            raise InvalidProgram(
+                "its bytes do not match their checksum: the archive is damaged",
+                path=self._path(member),
+                hint="copy or download it again",
+            )
+
+    def _path(self, member: Member) -> str:
+        return f"{self.name}!{member.name}"
