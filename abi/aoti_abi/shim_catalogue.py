@@ -8,7 +8,6 @@ export. The names are read on first use (a third of a millisecond), the declarat
 from __future__ import annotations
 
 import os
-import re
 from bisect import bisect_left
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,7 +15,6 @@ from typing import NamedTuple
 from aoti_abi.versions import KNOWN_TORCH, newest, parse_version
 
 _DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
-_VERSIONED = re.compile(r"(.*)_v([0-9]+)\Z")
 
 #: What every shim's name starts with; nothing else that a plugin imports does.
 PREFIXES: tuple[str, ...] = ("aoti_torch_", "torch_", "aoti_")
@@ -154,9 +152,7 @@ def skew(name: str) -> str | None:
         One sentence, as "aoti_torch_create_tensor_from_blob_v2 came with PyTorch 2.4; an older host has only
         aoti_torch_create_tensor_from_blob"; None if the catalogue has nothing to add to the bare name.
     """
-    match = _VERSIONED.match(name)
-    base = match[1] if match else name
-    number = int(match[2]) if match else 1
+    base, number = _split_version(name)
     shim = lookup(name)
     older = [_family_name(base, n) for n in range(number - 1, 0, -1)] if number <= len(KNOWN_TORCH) else []
     relatives = [found for found in map(lookup, older) if found is not None]
@@ -180,6 +176,15 @@ def skew(name: str) -> str | None:
     if shim.gaps:
         return f"{name} is missing from PyTorch {', '.join(shim.gaps)}, though {shim.first} had it"
     return None
+
+
+def _split_version(name: str) -> tuple[str, int]:
+    """Return the stem and the number of a name that ends in ``_vN``; any other is its own version 1."""
+    # Without `re`, which costs more to import than the whole catalogue to read.
+    base, _, digits = name.rpartition("_v")
+    if base and digits.isascii() and digits.isdigit() and len(digits) < 10:
+        return base, int(digits)
+    return name, 1
 
 
 def _family_name(base: str, number: int) -> str:

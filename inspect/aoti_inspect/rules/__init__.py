@@ -19,6 +19,7 @@ def all_rules() -> dict[str, Rule]:
         cxx_versions,
         gpu_code,
         host_shims,
+        identity,
         linkage,
         lost_features,
         processor,

@@ -73,7 +73,7 @@ def cxx_runtime_exported(context: Context) -> Iterator[Report]:
         name = plugin.cxx_runtime or "a C++ runtime"
         yield Report(
             f"carries its own {name} and exports {counted(exports.std, 'symbol')} of it, "
-            f"among them {listed(exports.std_examples)}",
+            f"among them {listed(exports.std_examples, 2)}",
             "link the shared runtime (no -static-libstdc++, another CXX), or hide the static one with "
             "-Wl,--exclude-libs,ALL",
             exports.std_examples,

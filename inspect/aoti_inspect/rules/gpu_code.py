@@ -130,12 +130,11 @@ def gpu_architectures(context: Context) -> Iterator[Report]:
     if cubins:
         count = sum(image.kind == "cubin" for image in context.plugin.gpu)
         parts.append(f"{counted(count, 'cubin')} for {listed(_labels(cubins, 'sm_'), 8)}")
-    parts.append(
-        f"PTX from compute_{min(ptx)} on, so it runs on that and every later GPU"
-        if ptx
-        else "no PTX, so it runs on GPUs of "
-        f"{listed([f'{sm // 10}.x from {sm // 10}.{sm % 10} on' for sm in sorted(cubins)])} only"
-    )
+    if ptx:
+        parts.append(f"PTX from compute_{min(ptx)} on, so it runs on that and every later GPU")
+    else:
+        ranges = [f"{sm // 10}.{sm % 10} and later {sm // 10}.x" for sm in sorted(cubins)]
+        parts.append(f"no PTX, so it runs on GPUs of compute capability {listed(ranges)} only")
     yield Report(
         f"has {' and '.join(parts)}",
         None if ptx else "aot_inductor.emit_multi_arch_kernel=True adds PTX for later GPUs",

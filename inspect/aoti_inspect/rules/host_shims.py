@@ -196,7 +196,7 @@ def required_host_refuses(context: Context) -> Iterator[Report]:
     """A required host does not load the plugin, for another reason than missing functions.
 
     ## Why it matters
-    The host was named with `--require`: the artifact is of no use without it.
+    The host was named with `--host`: the artifact is of no use without it.
 
     ## How it is checked
     The verdict of each required host is "will not load", though the host has every function that the plugin

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 _INVALID = "INVALID_VEC_ISA"
 #: Inductor prints the same word for NEON and for SVE (``cpu_vec_isa.py``).
 _ALIASES = {"ASIMD": "NEON"}
+#: What Inductor may choose from on each machine: a target with all of it needs no evidence.
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "x86_64": ("AVX2", "AVX512", "AVX512_VNNI", "AMX_TILE", "AMX_FP16"),
+    "aarch64": ("NEON", "SVE", "SVE256"),
+}
 _DIV_FLAG = "inductor_cpu_integer_div_error_flag"
 
 
@@ -92,7 +97,7 @@ def isa_beyond_target(context: Context) -> Iterator[Report | Unchecked]:
             yield Report(
                 f"calls {listed(evidence)}, so it uses {proven}, which the target lacks", fix, tuple(evidence)
             )
-    elif not recorded and _missing(["AVX512"] if machine == "x86_64" else ["SVE"], available):
+    elif not recorded and _missing(_CHOICES.get(machine, ("?",)), available):
         yield Unchecked(
             "no metadata beside the file tell its instruction sets, and they are not read from the code; "
             "keep "

@@ -9,15 +9,20 @@ if TYPE_CHECKING:
 
 #: How many names a sentence lists before it says "and N more"; a finding's ``symbols`` has them all.
 SHOWN = 4
+#: How much of a name a sentence shows; mangled names of templates run to thousands of characters.
+_LONGEST = 72
 
 
 def listed(names: Sequence[str], shown: int = SHOWN) -> str:
     """Return ``"a, b and c"``, or ``"a, b, c, d and 7 more"`` if there are more than ``shown``."""
-    if len(names) > shown + 1:
-        return f"{', '.join(names[:shown])} and {len(names) - shown} more"
-    if len(names) > 1:
-        return f"{', '.join(names[:-1])} and {names[-1]}"
-    return names[0] if names else ""
+    rest = len(names) - shown if len(names) > shown + 1 else 0
+    shorter = [
+        name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
+        for name in (names[:shown] if rest else names)
+    ]
+    if rest:
+        return f"{', '.join(shorter)} and {rest} more"
+    return " and ".join(filter(None, (", ".join(shorter[:-1]), *shorter[-1:])))
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:

@@ -1,0 +1,128 @@
+"""Rules of the fourth hundred: what kind of file it is, for which machine, and what its metadata say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aoti_inspect.rules.registry import Context, Report, rule
+from aoti_inspect.rules.wording import counted, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@rule("AOTI420", "wrong-machine", "error")
+def wrong_machine(context: Context) -> Iterator[Report]:
+    """The file is for another machine than the target.
+
+    ## Why it matters
+    No library of another architecture, word size or byte order can be loaded. Everything else about the
+    plugin is then beside the point, its instruction sets included.
+
+    ## How it is checked
+    `e_machine` of the ELF header is compared with the target's machine; the metadata beside the file is not
+    believed here.
+
+    ## How to fix it
+    Compile on the target's architecture; AOTInductor does not cross-compile for Linux.
+
+    ## Reports it prevents
+    "wrong ELF class", "cannot open shared object file" and crashes that were searched for in the model.
+    """
+    header, wanted = context.plugin.elf.header, context.target.machine
+    if wanted is not None and header.machine_name != wanted:
+        yield Report(
+            f"is for {header.machine_name} ({header.bits}-bit, {header.byte_order}-endian), and the "
+            f"target is {wanted}",
+            f"compile it on {wanted}",
+            (header.machine_name,),
+        )
+
+
+@rule("AOTI432", "not-loadable", "error")
+def not_loadable(context: Context) -> Iterator[Report]:
+    """The file is ELF, but nothing that `dlopen` takes.
+
+    ## Why it matters
+    Object files, core files, static and position-independent executables have the same format as shared
+    libraries; glibc 2.30 and later refuse executables of any kind.
+
+    ## How it is checked
+    The type of the ELF header, the presence of PT_DYNAMIC, and the flag DF_1_PIE.
+
+    ## How to fix it
+    Pass the shared library; link with `-shared`.
+
+    ## Reports it prevents
+    "cannot dynamically load position-independent executable" and "only ET_DYN and ET_EXEC can be loaded".
+    """
+    elf = context.plugin.elf
+    if elf.header.type != "DYN":
+        what = {"REL": "an object file", "EXEC": "an executable", "CORE": "a core dump"}.get(
+            elf.header.type, f"an ELF file of type {elf.header.type}"
+        )
+        yield Report(f"is {what}, not a shared library", "link it with -shared")
+    elif "PIE" in elf.flags:
+        yield Report("is a position-independent executable, not a shared library", "link it with -shared")
+    elif not elf.is_dynamic:
+        yield Report(
+            "has no dynamic section (PT_DYNAMIC) in the file, so that no loader can take it",
+            "link it with -shared; if it is the right file, it was truncated or stripped too far",
+        )
+
+
+@rule("AOTI433", "metadata-disagrees", "warning")
+def metadata_disagrees(context: Context) -> Iterator[Report]:
+    """The metadata beside the plugin says something else than the plugin itself.
+
+    ## Why it matters
+    PyTorch's loaders choose the device by the metadata, and only warn about the machine. Metadata of another
+    file lead to a wrong runner, or to a check that checks nothing.
+
+    ## How it is checked
+    `AOTI_MACHINE` is compared with the ELF header; `AOTI_DEVICE_KEY` with the CUDA functions that are called;
+    `AOTI_COMPUTE_CAPABILITY` with the GPU code in the file.
+
+    ## How to fix it
+    Keep a plugin and its `*_metadata.json` together; make the package again.
+
+    ## Reports it prevents
+    "Unsupported device key", and GPU models that are run on the CPU's runner.
+    """
+    plugin = context.plugin
+    metadata = plugin.metadata or {}
+    machine = metadata.get("AOTI_MACHINE")
+    if machine and machine != plugin.elf.header.machine_name:
+        yield Report(
+            f"its metadata says AOTI_MACHINE={machine}, but the file is for {plugin.elf.header.machine_name}",
+            "keep the plugin and its metadata together; make the package again",
+            ("AOTI_MACHINE",),
+        )
+    device = metadata.get("AOTI_DEVICE_KEY", "").partition(":")[0]
+    cuda = sorted(
+        symbol.name
+        for symbol in plugin.elf.undefined
+        if symbol.name in ("cuLaunchKernel", "cudaMalloc", "aoti_torch_create_cuda_stream_guard")
+    )
+    if device == "cpu" and (cuda or plugin.gpu):
+        proof = f"calls {listed(cuda)}" if cuda else f"holds {counted(len(plugin.gpu), 'piece')} of GPU code"
+        yield Report(
+            f"its metadata says AOTI_DEVICE_KEY=cpu, but it {proof}",
+            "keep the plugin and its metadata together; make the package again",
+            ("AOTI_DEVICE_KEY",),
+        )
+    if device == "cuda" and not cuda and not plugin.gpu:
+        yield Report(
+            "its metadata says AOTI_DEVICE_KEY=cuda, but it neither calls CUDA nor holds GPU code",
+            "keep the plugin and its metadata together; make the package again",
+            ("AOTI_DEVICE_KEY",),
+        )
+    capability = metadata.get("AOTI_COMPUTE_CAPABILITY", "").replace(".", "")
+    cubins = {image.architecture for image in plugin.gpu if image.kind == "cubin" and image.architecture}
+    if capability.isascii() and capability.isdigit() and cubins and int(capability[:9]) not in cubins:
+        yield Report(
+            f"its metadata says AOTI_COMPUTE_CAPABILITY={capability}, but its GPU code is for "
+            f"{listed([f'sm_{sm}' for sm in sorted(cubins)])}",
+            "keep the plugin and its metadata together; make the package again",
+            ("AOTI_COMPUTE_CAPABILITY",),
+        )
