@@ -1,0 +1,241 @@
+"""A loaded plugin: its functions, its features, and its end."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from aoti_abi.errors import FallbackWarning, InvalidState, NotFound
+from aoti_abi.features import FEATURES, FeatureState, evaluate
+from aoti_abi.memory import read_string
+from aoti_abi.prototypes import bind_container
+from aoti_inspect.text import decode
+from aoti_loader import linker
+from aoti_loader.staging import release
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from aoti_inspect.facts import PluginFacts
+    from aoti_loader.hosts import Host
+    from aoti_loader.mending import Mend
+    from aoti_loader.staging import Staged
+
+
+class Lease:
+    """A claim on a plugin's code: while it is held, the plugin is not unloaded.
+
+    Whoever holds a container, or a tensor that the plugin made, holds a lease. Releasing is idempotent.
+    """
+
+    def __init__(self, plugin: Plugin, what: str) -> None:
+        self._plugin: Plugin | None = plugin
+        self.what = what
+
+    def release(self) -> None:
+        """Give the claim up; the last one to go unloads a plugin that was closed meanwhile."""
+        plugin, self._plugin = self._plugin, None
+        if plugin is not None:
+            plugin._give_up(self)  # noqa: SLF001 - the two are one mechanism
+
+
+class Plugin:
+    """A plugin in the process. `aoti_loader.load` makes it.
+
+    Attributes:
+        path: the file, or ``package!member``, that it was loaded from.
+        facts: what was read from it before it was loaded.
+        host: who provides its shims.
+        functions: the container functions that it exports, bound with their prototypes, by name. Those that a
+            C++ object crosses are never among them (behaviour L3).
+        features: every feature of `aoti_abi.features`, judged on ``functions``, by name.
+        fallbacks: the warnings for the features that it lacks (behaviour L8), given out or not.
+        mends: how its private copy differs from the file.
+        preloaded: files of the libraries that it forgot to name.
+        staging: "memory", "file" or "in place": where the code is that runs.
+        kept_because: after `close`, why it is still mapped; None if it is gone, or not closed.
+    """
+
+    def __init__(
+        self,
+        *,
+        facts: PluginFacts,
+        host: Host,
+        handle: int,
+        staged: Staged | None,
+        mends: tuple[Mend, ...],
+        preloaded: tuple[str, ...],
+    ) -> None:
+        self.path = facts.name
+        self.facts = facts
+        self.host = host
+        self.mends = mends
+        self.preloaded = preloaded
+        self.staging = staged.kind if staged else "in place"
+        self.kept_because: str | None = None
+        self._handle: int | None = handle
+        self._staged = staged
+        self._leases: set[Lease] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+        self.functions: dict[str, Any] = bind_container(
+            linker.library(handle), frozenset(facts.elf.exports.container)
+        )
+        self.features: dict[str, FeatureState] = {
+            state.feature.name: state for state in evaluate(self.functions)
+        }
+        self.fallbacks: list[FallbackWarning] = [
+            FallbackWarning(state.feature.name, state.missing, state.since, state.feature.instead)
+            for state in self.features.values()
+            if not state.available
+        ]
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"on {self.host.kind}"
+        return f"<Plugin {self.path} {state}>"
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def function(self, name: str) -> Any:
+        """Return a container function.
+
+        Raises:
+            NotFound: the plugin does not export it, or it is one that is never bound.
+            InvalidState: the plugin is closed.
+        """
+        if self._closed:
+            raise InvalidState("the plugin is closed", path=self.path)
+        found = self.functions.get(name)
+        if found is None:
+            raise NotFound(f"the plugin has no {name} that can be called", path=self.path)
+        return found
+
+    def has(self, feature: str) -> bool:
+        """Whether the plugin allows a feature, by its name in `aoti_abi.features`."""
+        return self.features[feature].available
+
+    def warn_fallback(self, feature: str, *, stacklevel: int = 2) -> None:
+        """Warn that a feature is lost, if it is (behaviour L8): feature, functions, version, what happens.
+
+        Args:
+            feature: its name in `aoti_abi.features`.
+            stacklevel: whose line the warning points at, as in `warnings.warn`.
+        """
+        if feature not in FEATURES:
+            raise NotFound(f"no feature {feature!r}", hint=f"features: {', '.join(FEATURES)}")
+        for warning in self.fallbacks:
+            if warning.feature == feature:
+                warnings.warn(warning, stacklevel=stacklevel + 1)
+
+    def last_error(self) -> str | None:
+        """Return this thread's last error in the plugin's own words.
+
+        None if there is none, or if the plugin keeps none (before PyTorch 2.13).
+        """
+        function = self.functions.get("AOTInductorGetLastError")
+        if function is None or self._handle is None:
+            return None
+        text = ctypes.c_void_p()
+        if function(ctypes.byref(text)) or not text.value:
+            return None
+        return decode(read_string(text.value, "the plugin's last error")) or None
+
+    def hold(self, what: str = "a container") -> Lease:
+        """Return a lease that keeps the plugin loaded until it is released.
+
+        Raises:
+            InvalidState: the plugin is closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise InvalidState("the plugin is closed", path=self.path)
+            lease = Lease(self, what)
+            self._leases.add(lease)
+            return lease
+
+    def close(self) -> bool:
+        """Unload the plugin, if that is safe; closing again does nothing (behaviours D1, D3).
+
+        With leases held it is unloaded when the last one is released. Nothing is unloaded at the end of the
+        interpreter, or when the object is collected: code may still be reached from threads and destructors.
+
+        Returns:
+            True if the plugin is gone from the process; else ``kept_because`` says why it stays.
+        """
+        with self._lock:
+            self._closed = True
+            if self._handle is None:
+                return self.kept_because is None
+            if self._leases:
+                held = ", ".join(sorted({lease.what for lease in self._leases}))
+                self.kept_because = (
+                    f"{len(self._leases)} claims on it are held ({held}); it goes with the last"
+                )
+                return False
+            return self._unload()
+
+    def _give_up(self, lease: Lease) -> None:
+        with self._lock:
+            self._leases.discard(lease)
+            if self._closed and not self._leases and self._handle is not None:
+                self._unload()
+
+    def _unload(self) -> bool:
+        """Close the library; the lock is held."""
+        handle, self._handle = self._handle, None
+        if handle is None:
+            return self.kept_because is None
+        # The functions' addresses are about to end; whoever kept the table must not find them in it.
+        witness = next(iter(self.functions.values()), None)
+        address = ctypes.cast(witness, ctypes.c_void_p).value if witness is not None else None
+        name = linker.file_of_handle(handle)
+        self.functions.clear()
+        linker.close_library(handle)
+        still_there = address is not None and linker.file_of_address(address) == name
+        self.kept_because = self._why_kept() if still_there else None
+        # A copy that is still mapped keeps its name: weights appended to the file are read through it, and
+        # another library under the same name would be taken for this one.
+        if self._staged is not None and not still_there:
+            release(self._staged)
+            self._staged = None
+        return not still_there
+
+    def _why_kept(self) -> str:
+        elf = self.facts.elf
+        if "NODELETE" in elf.flags:
+            return "it is linked with -z nodelete (DF_1_NODELETE)"
+        mended = any(mend.name == "unique-symbols" for mend in self.mends)
+        if elf.exports.unique and not mended:
+            return f"{len(elf.exports.unique)} STB_GNU_UNIQUE symbols pin it; load it with mend=True"
+        if self._staged is None:
+            return "it was loaded in place, and something else in the process uses the same file"
+        return (
+            "C++ thread_local objects of it belong to threads that still run; it is unmapped when they have "
+            "ended and another library is closed"
+        )
+
+    def __enter__(self) -> Plugin:  # noqa: PYI034 - Self needs Python 3.11
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def error_reader(self) -> Callable[[], str | None]:
+        """Return a function for the words of the last error: the plugin's, and the host's reason for it."""
+
+        def read() -> str | None:
+            words = [text for text in (self.last_error(), self.host.last_error()) if text]
+            return "; ".join(words) or None
+
+        return read

@@ -1,0 +1,113 @@
+"""What a plugin uses but forgot to name in DT_NEEDED, opened before it (behaviour L7).
+
+A plugin may be linked without its C++ runtime or the CUDA runtime, counting on a host that has them. Opened
+with RTLD_GLOBAL they join the lookup scope after everything that is in it, so what the program or the host
+defines still wins. Only what a plugin really lacks is opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from aoti_abi.errors import AccessFailed, AotiError
+from aoti_inspect.symbol_families import family
+from aoti_loader import linker
+from aoti_loader.cuda import CUDART, find_cudart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aoti_inspect.facts import PluginFacts
+
+_LIBCXX = "libc++.so.1"
+_LIBSTDCXX = "libstdc++.so.6"
+
+
+class Preload(NamedTuple):
+    """One library that must be in the process before a plugin.
+
+    Attributes:
+        library: "libstdc++", "libc++" or "libcudart".
+        symbols: up to three of the plugin's symbols that need it.
+    """
+
+    library: str
+    symbols: tuple[str, ...]
+
+
+#: Handles of what was opened, by file, for the life of the process: libraries above hold addresses in them.
+_opened: dict[str, int] = {}
+
+
+def forgotten(facts: PluginFacts) -> tuple[Preload, ...]:
+    """Return which runtimes a plugin uses without naming them in DT_NEEDED."""
+    needed = facts.elf.needed
+    by_family: dict[str, list[str]] = {}
+    for symbol in facts.elf.undefined:
+        # A symbol with a library of its own is that library's business.
+        if symbol.binding != "weak" and symbol.library is None:
+            by_family.setdefault(family(symbol.name), []).append(symbol.name)
+    found = []
+    for kind, library in (("c++", "libstdc++"), ("libc++", "libc++"), ("cuda-runtime", "libcudart")):
+        symbols = by_family.get(kind, ())
+        if symbols and not any(name.startswith(library) for name in needed):
+            found.append(Preload(library, tuple(sorted(symbols)[:3])))
+    if any(item.library == "libc++" for item in found):
+        # Exceptions and operator new have the same names in both runtimes; libc++ brings its own.
+        found = [item for item in found if item.library != "libstdc++"]
+    if any(name.startswith("libc++") for name in needed):
+        found = [item for item in found if item.library != "libstdc++"]
+    return tuple(found)
+
+
+def open_forgotten(items: Iterable[Preload], path: str) -> tuple[str, ...]:
+    """Open what a plugin forgot; return the files that now provide it.
+
+    Args:
+        items: from `forgotten`.
+        path: the plugin, for errors.
+
+    Raises:
+        AccessFailed: one can't be opened, with the dynamic linker's words, each time it is tried.
+    """
+    return tuple(_open_runtime(item, path) for item in items)
+
+
+def open_named(names: Iterable[str], path: str) -> tuple[str, ...]:
+    """Open libraries that the caller names, globally and in order; return their files.
+
+    Raises:
+        AccessFailed: one can't be opened.
+    """
+    return tuple(_open(name, path, f"the preload {name!r}", None) for name in names)
+
+
+def _open_runtime(item: Preload, path: str) -> str:
+    why = f"{item.library}, which the plugin uses ({', '.join(item.symbols)}) and does not name in DT_NEEDED"
+    if item.library == "libcudart":
+        return _open_cudart(path, why)
+    name = _LIBCXX if item.library == "libc++" else _LIBSTDCXX
+    package = "libc++1" if name == _LIBCXX else "libstdc++6"
+    return _open(name, path, why, f"install it ({package} on Debian), or put its folder on LD_LIBRARY_PATH")
+
+
+def _open(name: str, path: str, what: str, hint: str | None) -> str:
+    if name in _opened:
+        return linker.file_of_handle(_opened[name])
+    try:
+        handle = linker.open_library(name, linker.RTLD_LAZY | linker.RTLD_GLOBAL)
+    except AotiError as error:
+        raise AccessFailed(f"cannot open {what}", path=path, cause=error.cause, hint=hint) from error
+    _opened[name] = handle
+    return linker.file_of_handle(handle)
+
+
+def _open_cudart(path: str, why: str) -> str:
+    hint = "install aoti-toolkit[cuda] with NVIDIA's runtime wheel, or put libcudart on LD_LIBRARY_PATH"
+    found = find_cudart()
+    candidates = [found] if found else [f"{CUDART}.13", f"{CUDART}.12", CUDART]
+    for candidate in candidates[:-1]:
+        with contextlib.suppress(AccessFailed):
+            return _open(candidate, path, why, hint)
+    return _open(candidates[-1], path, why, hint)
