@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 #: The minor versions whose headers and libraries the tables of this package were read from, oldest first.
 KNOWN_TORCH: tuple[str, ...] = tuple(f"2.{minor}" for minor in range(2, 15))
 
@@ -12,6 +14,7 @@ KNOWN_TORCH: tuple[str, ...] = tuple(f"2.{minor}" for minor in range(2, 15))
 SUPPORTED_TORCH: tuple[str, ...] = tuple(f"2.{minor}" for minor in range(6, 15))
 
 
+@lru_cache(maxsize=1024)
 def parse_version(text: str) -> tuple[int, ...]:
     """Return the numeric parts of ``text`` (``"2.13"`` gives ``(2, 13)``, ``"3.4.30"`` gives ``(3, 4, 30)``).
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from aoti_abi.errors import AotiError
-from aoti_inspect.facts import PluginFacts
 from aoti_inspect.findings import SEVERITIES, Finding, HostVerdict, NotChecked, Severity
-from aoti_inspect.target import Target
+
+if TYPE_CHECKING:
+    from aoti_abi.errors import AotiError
+    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.target import Target
 
 #: The format of `aoti_inspect.report_json`; a change that could break a reader raises it.
 SCHEMA_VERSION = 1

@@ -36,12 +36,19 @@ examples:
   aoti-inspect rule AOTI401"""
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Help of a fixed width: asking the terminal for its own would import shutil on every run."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=108)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="aoti-inspect",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Formatter,
         allow_abbrev=False,
     )
     parser.add_argument("paths", nargs="*", metavar="PATH", help="what to audit")
@@ -53,15 +60,15 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="HOST",
-        help="a host it must load in: torch==X.Y, builtin, executorch, local (this machine), or the path of an ELF "
-        "program or library; may be given several times; without it all known hosts are shown, and none is required",
+        help="a host it must load in: torch==X.Y, builtin, executorch, local (this machine), or the path of "
+        "an ELF program or library; may be repeated; without it all known hosts are shown, none is required",
     )
     parser.add_argument(
         "--target",
         default="",
         metavar="KEY=VALUE,...",
-        help="where it must run: glibc, glibcxx, cxxabi, machine, isa (joined by +), sm; `any` turns a check off; "
-        "default: this machine",
+        help="where it must run: glibc, glibcxx, cxxabi, machine, isa (joined by +), sm; `any` turns a check "
+        "off; default: this machine",
     )
     parser.add_argument(
         "--fail-on",
@@ -69,12 +76,18 @@ def _parser() -> argparse.ArgumentParser:
         default="error",
         help="the mildest severity that makes the exit code 1 (default: error)",
     )
-    parser.add_argument("--second-view", action="store_true", help="compare with the section table too (slower)")
+    parser.add_argument(
+        "--second-view", action="store_true", help="compare with the section table too (slower)"
+    )
     parser.add_argument("--extract", metavar="DIR", help="write the plugins and weights of packages into DIR")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: auto")
     parser.add_argument("-q", "--quiet", action="store_true", help="only findings")
-    parser.add_argument("-v", "--verbose", action="count", default=0, help="symbols and notes; twice: details")
-    parser.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="worker processes (default: by need)")
+    parser.add_argument(
+        "-v", "--verbose", action="count", default=0, help="symbols and notes; twice: details"
+    )
+    parser.add_argument(
+        "-j", "--jobs", type=int, default=0, metavar="N", help="worker processes (default: by need)"
+    )
     parser.add_argument("--no-progress", action="store_true", help="no progress bar")
     return parser
 
@@ -94,7 +107,9 @@ def main(argv: list[str] | None = None) -> int:
     except AotiError as error:
         from aoti_inspect.text import printable  # noqa: PLC0415 - only errors need it here
 
-        print(f"aoti-inspect: error: {printable(str(error)).replace(chr(92) + 'n', chr(10))}", file=sys.stderr)
+        print(
+            f"aoti-inspect: error: {printable(str(error)).replace(chr(92) + 'n', chr(10))}", file=sys.stderr
+        )
         return 2
     return code
 
@@ -139,7 +154,9 @@ def _settings(options: argparse.Namespace) -> Settings:
     from aoti_inspect.target import local_target, parse_target  # noqa: PLC0415 - reads /proc/cpuinfo
 
     if options.jobs < 0:
-        raise InvalidArgument(f"--jobs {options.jobs} is negative", hint="give the number of worker processes")
+        raise InvalidArgument(
+            f"--jobs {options.jobs} is negative", hint="give the number of worker processes"
+        )
     target = parse_target(options.target, local_target())
     hosts = tuple(dict.fromkeys(options.host)) or DEFAULT_HOSTS
     from aoti_inspect.hosts.verdicts import check_host_names  # noqa: PLC0415 - as above
@@ -193,12 +210,14 @@ def _facts(arguments: list[str]) -> int:
     from aoti_inspect import report_json  # noqa: PLC0415 - only this sub-command and the JSON report need it
     from aoti_inspect.plugin import read_plugin  # noqa: PLC0415 - as above
 
-    print(report_json.dumps(report_json.facts(read_plugin(options.path)), indent=None))
+    print(report_json.dumps(report_json.facts(read_plugin(options.path))))
     return 0
 
 
 def _explain(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="aoti-inspect rule", description="Explain a rule.", allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="aoti-inspect rule", description="Explain a rule.", allow_abbrev=False
+    )
     parser.add_argument("code", nargs="?", help="a code (AOTI401) or a name (executable-stack)")
     parser.add_argument("--all", action="store_true", help="list every rule")
     parser.add_argument("--format", choices=("text", "json"), default="text")
@@ -213,7 +232,9 @@ def _explain(arguments: list[str]) -> int:
     if options.format == "json":
         from aoti_inspect.report_json import dumps  # noqa: PLC0415 - as above
 
-        print(dumps([{"code": r.code, "name": r.name, "severity": r.severity, "page": r.page} for r in chosen]))
+        print(
+            dumps([{"code": r.code, "name": r.name, "severity": r.severity, "page": r.page} for r in chosen])
+        )
     elif options.all:
         for entry in chosen:
             print(f"{entry.code}  {entry.severity:7}  {entry.name:32}  {entry.page.splitlines()[0]}")

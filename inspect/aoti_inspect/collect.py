@@ -53,7 +53,9 @@ def _not_there(argument: str, error: Exception) -> AotiError:
     if isinstance(error, PermissionError):
         return AccessFailed("cannot be read", path=argument, cause=error.strerror)
     if any(char in argument for char in "*?["):
-        return NotFound("nothing matches this pattern", path=argument, hint="quote it only if it is a pattern")
+        return NotFound(
+            "nothing matches this pattern", path=argument, hint="quote it only if it is a pattern"
+        )
     cause = getattr(error, "strerror", None) or str(error)
     return NotFound("there is no such file", path=argument, cause=cause)
 
@@ -84,7 +86,9 @@ def _walk(folder: str) -> list[str]:
             if is_artifact_name(name) and os.path.isfile(path):
                 paths.append(path)
         if len(paths) > _LIMIT:
-            raise NotFound(f"the folder holds over {_LIMIT} artifacts", path=folder, hint="name a smaller folder")
+            raise NotFound(
+                f"the folder holds over {_LIMIT} artifacts", path=folder, hint="name a smaller folder"
+            )
     if not paths:
         raise NotFound(
             "the folder holds no artifact",

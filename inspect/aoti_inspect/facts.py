@@ -6,8 +6,7 @@ does. Text that came from a file is decoded as UTF-8 with ``surrogateescape``, s
 virtual addresses.
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: NamedTuple would compile each annotation from its text.
 from typing import Literal, NamedTuple
 
 Binding = Literal["local", "global", "weak", "unique", "other"]
@@ -76,7 +75,7 @@ class VersionNeed(NamedTuple):
 
 
 class Section(NamedTuple):
-    """One section header, for what only sections tell. ``size`` is in memory; NOBITS sections have no bytes."""
+    """One section header, for what only sections tell. A NOBITS section has a size, but no bytes."""
 
     name: str
     type: int
@@ -94,7 +93,7 @@ class ExportSummary(NamedTuple):
         container: the ``AOTInductor*`` names, sorted.
         shims: the ``aoti_torch_*`` and ``torch_*`` names that the file itself defines, sorted.
         std: how many belong to the C++ standard library or runtime (``_ZNSt``, ``_ZSt``, ``__cxa_``, ...).
-        std_strong: those of ``std`` that are not weak: an inlined template is weak, a copy of the runtime is not.
+        std_strong: those of ``std`` that are not weak: an inlined template is weak, a runtime's copy is not.
         std_examples: up to five of ``std_strong``, else of ``std``.
         runtime: how many belong to ``torch::aot_inductor`` (the fixed part of a plugin).
         unique: the STB_GNU_UNIQUE names, sorted.

@@ -1,7 +1,6 @@
 """What an audit says: findings, verdicts, and what it could not check."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: NamedTuple would compile each annotation from its text.
 from typing import Literal, NamedTuple
 
 Severity = Literal["error", "warning", "info"]

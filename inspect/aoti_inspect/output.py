@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from aoti_abi.errors import AccessFailed
 
@@ -27,10 +28,8 @@ def write_whole(path: str, text: str) -> None:
             stream.write(text)
         os.replace(temporary, path)
     except OSError as error:
-        try:
+        with suppress(OSError):
             os.unlink(temporary)
-        except OSError:
-            pass
         raise AccessFailed(
             "cannot be written", path=path, cause=error.strerror, hint="check the folder and the free space"
         ) from error

@@ -1,6 +1,6 @@
-"""The report for programs: one JSON document, described by ``schema/report.schema.json``.
+r"""The report for programs: one JSON document, described by ``schema/report.schema.json``.
 
-Text from a file may hold bytes that are not UTF-8; they are written as ``\\xff``, so that the document is
+Text from a file may hold bytes that are not UTF-8; they are written as ``\xff``, so that the document is
 always valid.
 """
 
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import os
+from typing import TYPE_CHECKING
 
-from aoti_abi.container_api import compiled_by
 from aoti_abi.features import evaluate
 from aoti_inspect.audit import SCHEMA_VERSION, ArtifactAudit, PluginAudit
-from aoti_inspect.facts import PluginFacts
-from aoti_inspect.target import Target
+from aoti_inspect.rules.compiler import fingerprint
+
+if TYPE_CHECKING:
+    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.target import Target
 
 Json = object
 
@@ -32,8 +35,8 @@ def document(audits: list[ArtifactAudit], *, version: str, target: Target, code:
     }
 
 
-def dumps(value: Json, *, indent: int | None = 2) -> str:
-    """Serialise; undecodable bytes (lone surrogates) become backslash escapes."""
+def dumps(value: Json, *, indent: int | None = None) -> str:
+    """Serialise, in one line unless ``indent`` is given; undecodable bytes (lone surrogates) become backslash escapes."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     try:
         text.encode("utf-8")
@@ -74,7 +77,11 @@ def _plugin(plugin: PluginAudit) -> dict[str, Json]:
         "name": plugin.facts.name,
         "facts": facts(plugin.facts),
         "features": {
-            state.feature.name: {"available": state.available, "missing": state.missing, "since": state.since or None}
+            state.feature.name: {
+                "available": state.available,
+                "missing": state.missing,
+                "since": state.since or None,
+            }
             for state in evaluate(frozenset(plugin.facts.elf.exports.container))
         },
         "hosts": [verdict._asdict() for verdict in plugin.verdicts],
@@ -86,7 +93,7 @@ def _plugin(plugin: PluginAudit) -> dict[str, Json]:
 def facts(plugin: PluginFacts) -> dict[str, Json]:
     """Return the facts of one plugin; segments and sections are left to readelf."""
     elf = plugin.elf
-    compiler = compiled_by(frozenset(elf.exports.container))
+    compiler = fingerprint(plugin)
     return {
         "size": elf.size,
         "compiled_by": None if compiler is None else compiler._asdict(),
@@ -102,7 +109,9 @@ def facts(plugin: PluginFacts) -> dict[str, Json]:
         "flags": elf.flags,
         "build_id": elf.build_id,
         "executable_stack": elf.executable_stack,
-        "writable_and_executable_segments": sum("W" in s.flags and "E" in s.flags for s in elf.segments if s.type == "LOAD"),
+        "writable_and_executable_segments": sum(
+            "W" in s.flags and "E" in s.flags for s in elf.segments if s.type == "LOAD"
+        ),
         "text_relocations": elf.text_relocations,
         "symbols": {"count": elf.symbol_count, "source": elf.symbol_count_source},
         "undefined": [symbol._asdict() for symbol in elf.undefined],

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-from aoti_abi.container_api import compiled_by
-from aoti_inspect.audit import ArtifactAudit, PluginAudit
-from aoti_inspect.facts import PluginFacts, Weights
-from aoti_inspect.findings import Finding, HostVerdict
+from aoti_inspect.rules.compiler import fingerprint
+from aoti_inspect.rules.wording import counted, sized
 from aoti_inspect.text import printable
+
+if TYPE_CHECKING:
+    from aoti_inspect.audit import ArtifactAudit, PluginAudit
+    from aoti_inspect.facts import PluginFacts, Weights
+    from aoti_inspect.findings import Finding, HostVerdict
 
 _COLORS = {"error": "31;1", "warning": "33;1", "info": "36", "good": "32", "dim": "2", "bold": "1"}
 _OUTCOME_COLOR = {
@@ -31,7 +35,9 @@ def painter(color: bool) -> Paint:
     return lambda _style, text: text
 
 
-def render(audit: ArtifactAudit, *, color: bool = False, quiet: bool = False, verbose: int = 0) -> Iterator[str]:
+def render(
+    audit: ArtifactAudit, *, color: bool = False, quiet: bool = False, verbose: int = 0
+) -> Iterator[str]:
     """Yield the lines of one artifact's report.
 
     Args:
@@ -45,15 +51,16 @@ def render(audit: ArtifactAudit, *, color: bool = False, quiet: bool = False, ve
     if audit.error is not None:
         error = audit.error
         cause = f" ({printable(error.cause)})" if error.cause else ""
-        yield f"{paint('bold', path)}: {paint('error', 'cannot be checked')}: {printable(error.message)}{cause}"
+        verdict = paint("error", "cannot be checked")
+        yield f"{paint('bold', path)}: {verdict}: {printable(error.message)}{cause}"
         if error.hint:
             yield f"  help: {printable(error.hint)}"
         return
     if audit.kind != "plugin" and not quiet:
-        yield f"{paint('bold', path)}: {audit.kind}, {_count(len(audit.plugins), 'plugin')}"
+        yield f"{paint('bold', path)}: {audit.kind}, {counted(len(audit.plugins), 'plugin')}"
         for label, text in audit.summary:
             yield _row(label, printable(text))
-    yield from _findings(audit.findings, path, paint, verbose)
+    yield from _findings(audit.findings, paint, verbose)
     for entry in audit.not_checked:
         yield _unchecked(entry.code, entry.name, entry.reason, paint)
     for plugin in audit.plugins:
@@ -86,9 +93,9 @@ def summary(audits: list[ArtifactAudit], *, color: bool = False) -> str:
     warnings = sum(finding.severity == "warning" for finding in findings)
     parts = []
     if errors:
-        parts.append(paint("error", _count(errors, "error")))
+        parts.append(paint("error", counted(errors, "error")))
     if warnings:
-        parts.append(paint("warning", _count(warnings, "warning")))
+        parts.append(paint("warning", counted(warnings, "warning")))
     if unreadable:
         parts.append(paint("error", f"{unreadable} unreadable"))
     if unchecked:
@@ -107,22 +114,21 @@ def _plugin(plugin: PluginAudit, paint: Paint, *, quiet: bool, verbose: int) -> 
         for label, text in _facts_rows(facts, verbose):
             yield _row(label, printable(text))
         yield from _verdicts(plugin.verdicts, paint, verbose)
-    yield from _findings(plugin.findings, name, paint, verbose)
+    yield from _findings(plugin.findings, paint, verbose)
     for entry in plugin.not_checked:
         yield _unchecked(entry.code, entry.name, entry.reason, paint)
 
 
 def describe(facts: PluginFacts) -> str:
-    """Return one line on what the file is: ``AOTInductor plugin for x86_64, compiled by PyTorch 2.13, 361 KiB``."""
+    """Return a line such as ``AOTInductor plugin for x86_64, compiled by PyTorch 2.13, 361 KiB``."""
     elf = facts.elf
-    compiler = compiled_by(frozenset(elf.exports.container))
+    compiler = fingerprint(facts)
     what = "not an AOTInductor plugin"
     by = ""
     if compiler is not None:
         what = "AOTInductor plugin"
-        versions = compiler.oldest if compiler.oldest == compiler.newest else f"{compiler.oldest} to {compiler.newest}"
-        by = f", compiled by PyTorch {versions}"
-    return f"{what} for {elf.header.machine_name}{by}, {size(elf.size)}"
+        by = f", compiled by PyTorch {compiler.range}"
+    return f"{what} for {elf.header.machine_name}{by}, {sized(elf.size)}"
 
 
 def _facts_rows(facts: PluginFacts, verbose: int) -> Iterator[tuple[str, str]]:
@@ -135,7 +141,7 @@ def _facts_rows(facts: PluginFacts, verbose: int) -> Iterator[tuple[str, str]]:
         yield "device", ", ".join(filter(None, parts))
     yield "exports", f"{len(elf.exports.container)} container functions, {elf.exports.total} symbols in all"
     shims = sum(symbol.name.startswith(("aoti_torch_", "torch_")) for symbol in elf.undefined)
-    yield "imports", f"{_count(shims, 'host shim')}, {len(elf.undefined)} symbols in all"
+    yield "imports", f"{counted(shims, 'host shim')}, {len(elf.undefined)} symbols in all"
     yield "libraries", ", ".join(elf.needed) or "none named"
     floors = newest_versions(facts)
     if floors:
@@ -173,10 +179,10 @@ def describe_weights(weights: Weights) -> str:
     if weights.kind == "none":
         return "none of its own"
     if weights.kind == "external":
-        required = f", {size(weights.required)} wanted" if weights.required is not None else ""
+        required = f", {sized(weights.required)} wanted" if weights.required is not None else ""
         return f"in a separate blob{required}"
     where = "inside the file" if weights.kind == "embedded" else f"appended at offset {weights.offset}"
-    return f"{where}, {size(weights.size)}{', written to by runs' if weights.mutable else ''}"
+    return f"{where}, {sized(weights.size)}{', written to by runs' if weights.mutable else ''}"
 
 
 def _gpu(facts: PluginFacts) -> list[str]:
@@ -235,7 +241,7 @@ def _range(hosts: list[str]) -> str:
     return f"{hosts[0]} to {hosts[-1].partition('==')[2]}"
 
 
-def _findings(findings: tuple[Finding, ...], name: str, paint: Paint, verbose: int) -> Iterator[str]:
+def _findings(findings: tuple[Finding, ...], paint: Paint, verbose: int) -> Iterator[str]:
     for finding in findings:
         if finding.severity == "info" and not verbose:
             continue
@@ -245,7 +251,8 @@ def _findings(findings: tuple[Finding, ...], name: str, paint: Paint, verbose: i
             for symbol in finding.symbols[:_SYMBOLS_SHOWN]:
                 yield f"      {paint('dim', printable(symbol))}"
             if len(finding.symbols) > _SYMBOLS_SHOWN:
-                yield f"      {paint('dim', f'and {len(finding.symbols) - _SYMBOLS_SHOWN} more in the JSON report')}"
+                more = f"and {len(finding.symbols) - _SYMBOLS_SHOWN} more in the JSON report"
+                yield f"      {paint('dim', more)}"
         if finding.help:
             yield f"    help: {printable(finding.help)}"
 
@@ -256,19 +263,3 @@ def _unchecked(code: str, name: str, reason: str, paint: Paint) -> str:
 
 def _row(label: str, text: str) -> str:
     return f"  {label:{_LABEL_WIDTH}}{text}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def size(number: int) -> str:
-    """Return a count of bytes for people: ``2704 bytes``, ``361 KiB``, ``1.4 GiB``."""
-    if number < 10240:
-        return f"{number} bytes"
-    value = float(number)
-    for unit in ("KiB", "MiB", "GiB"):
-        value /= 1024
-        if value < 1024 or unit == "GiB":
-            return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"
-    raise AssertionError(number)

@@ -7,7 +7,7 @@ machine's values, which are the default of the command; `parse_target` lays a us
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aoti_abi.errors import InvalidArgument
 from aoti_abi.versions import parse_version
@@ -73,7 +73,7 @@ def local_target() -> Target:
 def parse_target(text: str, base: Target) -> Target:
     """Lay ``key=value`` pairs, separated by commas, over ``base``.
 
-    Keys: ``glibc``, ``glibcxx``, ``cxxabi``, ``machine``, ``isa`` (several joined by ``+``), ``sm``. The value
+    Keys: ``glibc``, ``glibcxx``, ``cxxabi``, ``machine``, ``isa`` (joined by ``+``), ``sm``. The value
     ``any`` turns a comparison off. Naming another machine than ``base`` has drops the other values of
     ``base``, which say nothing about that machine.
 
@@ -93,13 +93,16 @@ def parse_target(text: str, base: Target) -> Target:
     machine = given.get("machine")
     if machine is not None and machine != base.machine:
         base = Target()
-    fields: dict[str, object] = {}
-    for key, value in given.items():
-        try:
-            fields[key] = None if value.lower() == "any" else _PARSERS[key](value)
-        except ValueError as error:
-            raise InvalidArgument(f"target {key}={value!r} is malformed", cause=str(error)) from error
-    return base._replace(**fields)  # type: ignore[arg-type]
+    return base._replace(**{key: _parse(key, value) for key, value in given.items()})
+
+
+def _parse(key: str, value: str) -> Any:
+    if value.lower() == "any":
+        return None
+    try:
+        return _PARSERS[key](value)
+    except ValueError as error:
+        raise InvalidArgument(f"target {key}={value!r} is malformed", cause=str(error)) from error
 
 
 def _version(text: str) -> str:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from aoti_abi.errors import AccessFailed, AotiError, InternalError
 from aoti_inspect.audit import ArtifactAudit, PluginAudit, Settings, by_gravity
 from aoti_inspect.collect import STDIN
-from aoti_inspect.facts import PluginFacts
 from aoti_inspect.hosts.verdicts import judge_all
 from aoti_inspect.rules import all_rules
 from aoti_inspect.rules.registry import Context, run_rules
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aoti_inspect.artifacts.artifact import Artifact
+    from aoti_inspect.facts import PluginFacts
 
 #: Fewer files than this are done before worker processes would have started.
 _WORTH_WORKERS = 12
@@ -40,7 +41,9 @@ def audit_path(path: str, settings: Settings) -> ArtifactAudit:
     except AotiError as error:
         return ArtifactAudit(path, "unreadable", error=_without_path(error, path))
     except RecursionError as error:
-        return ArtifactAudit(path, "unreadable", error=InternalError("the file nests too deeply", cause=str(error)))
+        return ArtifactAudit(
+            path, "unreadable", error=InternalError("the file nests too deeply", cause=str(error))
+        )
     except MemoryError:
         return ArtifactAudit(path, "unreadable", error=AccessFailed("not enough memory to read it"))
 
@@ -65,7 +68,9 @@ def _audit_file(path: str, settings: Settings) -> ArtifactAudit:
         from aoti_inspect.plugin import read_plugin  # noqa: PLC0415 - packages don't need it at once
 
         facts = read_plugin(path)
-        return ArtifactAudit(path, "plugin", (audit_plugin(facts, settings, _second_view(path, facts, settings)),))
+        return ArtifactAudit(
+            path, "plugin", (audit_plugin(facts, settings, _second_view(path, facts, settings)),)
+        )
     from aoti_inspect.artifacts.read import open_artifact  # noqa: PLC0415 - plugins don't need it
 
     with open_artifact(path) as artifact:
@@ -104,8 +109,9 @@ class _standard_input:  # noqa: N801 - used like a function, as contextlib.conte
             return "/proc/self/fd/0"
         try:
             self._descriptor = os.memfd_create("stdin")
-            while chunk := sys.stdin.buffer.read(1 << 20):
-                os.write(self._descriptor, chunk)
+            with open(self._descriptor, "wb", closefd=False) as copy:
+                while chunk := sys.stdin.buffer.read(1 << 20):
+                    copy.write(chunk)
         except OSError as error:
             self.__exit__()
             raise AccessFailed("standard input cannot be read", cause=error.strerror) from error
@@ -125,7 +131,9 @@ def _rename(audit: ArtifactAudit, old: str, new: str) -> ArtifactAudit:
     return audit._replace(path=new, plugins=plugins)
 
 
-def audit_many(paths: list[str], settings: Settings, *, jobs: int = 0, progress: bool = False) -> list[ArtifactAudit]:
+def audit_many(
+    paths: list[str], settings: Settings, *, jobs: int = 0, progress: bool = False
+) -> list[ArtifactAudit]:
     """Audit files, in worker processes if there are many, and return the results in the order of ``paths``.
 
     Args:

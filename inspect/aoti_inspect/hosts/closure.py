@@ -8,17 +8,22 @@ loaded again. Nothing is executed.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi.errors import AotiError
-from aoti_inspect.elf.image import ElfImage
+from aoti_inspect.elf.links import Links, read_links
 from aoti_inspect.elf.read import open_elf
-from aoti_inspect.facts import ElfFacts, PluginFacts
-from aoti_inspect.findings import HostVerdict
-from aoti_inspect.hosts.judge import common_reasons, execstack_refused, lost_features, outcome, some
+from aoti_inspect.hosts.judge import Judgement, execstack_refused
 from aoti_inspect.hosts.library_search import LibrarySearch
+from aoti_inspect.rules.wording import counted, listed
 from aoti_inspect.symbol_families import family
-from aoti_inspect.target import Target
+
+if TYPE_CHECKING:
+    from aoti_inspect.elf.image import ElfImage
+    from aoti_inspect.facts import ElfFacts, PluginFacts
+    from aoti_inspect.findings import HostVerdict
+    from aoti_inspect.target import Target
 
 #: More libraries than this in one closure is no real program.
 _MOST_LIBRARIES = 4096
@@ -31,99 +36,89 @@ class Library(NamedTuple):
         path: where it was found; empty for the plugin itself, which may stand inside a package.
         names: what a DT_NEEDED may call it: its file name and its SONAME.
         image: its dynamic view.
-        version_definitions: the versions that it defines.
+        links: what it needs and which versions it defines.
     """
 
     path: str
     names: frozenset[str]
     image: ElfImage
-    version_definitions: frozenset[str]
+    links: Links
+
+
+#: A DT_RPATH entry with the folder of the library that owns it.
+_Rpaths = tuple[tuple[str, str], ...]
 
 
 class Scope:
     """A lookup scope: libraries in the order in which symbols are looked up.
 
     A context manager: it keeps every file of the scope open.
+
+    Attributes:
+        libraries: what was found, in lookup order.
+        missing: ``(name, who asks)`` of the needed libraries that were not found.
     """
 
     def __init__(self, search: LibrarySearch) -> None:
         self.libraries: list[Library] = []
         self.missing: list[tuple[str, str]] = []
         self._search = search
-        self._open: list[object] = []
+        self._files = ExitStack()
 
     def __enter__(self) -> Scope:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        for opened in self._open:
-            opened.__exit__(None, None, None)  # type: ignore[attr-defined]
+        self._files.close()
 
     def add_file(self, path: str) -> None:
-        """Add a file and, breadth first, what it needs."""
-        opened = open_elf(path)
-        image = opened.__enter__()
-        self._open.append(opened)
-        self._add(_library(path, image))
+        """Add a file and, breadth first, what it needs.
+
+        Raises:
+            AotiError: the file itself can't be read; one that it needs is listed as missing instead.
+        """
+        library = self._open(path, "")
+        self.libraries.append(library)
+        self._drain([(library, ())])
 
     def add_needed(self, facts: ElfFacts, origin: str) -> None:
-        """Add what a file that is not in the scope itself needs (the plugin)."""
+        """Add what a file that is not in the scope itself needs: the plugin, which lies in ``origin``."""
         rpaths = tuple((origin, entry) for entry in facts.rpath)
-        self._enqueue(facts.needed, origin, rpaths, facts.runpath, "the plugin")
+        self._drain(self._resolve(facts.needed, origin, rpaths, facts.runpath, "the plugin"))
 
-    def _add(self, library: Library) -> None:
-        queue = [(library, ())]
-        self.libraries.append(library)
-        self._drain(queue)
+    def _open(self, path: str, name: str) -> Library:
+        image = self._files.enter_context(open_elf(path))
+        links = read_links(image)
+        base = os.path.basename(path)
+        return Library(path, frozenset({base, name or base, links.soname or base}), image, links)
 
-    def _enqueue(
-        self,
-        needed: tuple[str, ...],
-        origin: str,
-        rpaths: tuple[tuple[str, str], ...],
-        runpath: tuple[str, ...],
-        asking: str,
-    ) -> None:
-        queue: list[tuple[Library, tuple[tuple[str, str], ...]]] = []
-        self._resolve(needed, origin, rpaths, runpath, asking, queue)
-        self._drain(queue)
-
-    def _drain(self, queue: list[tuple[Library, tuple[tuple[str, str], ...]]]) -> None:
-        position = 0
-        while position < len(queue):
-            library, inherited = queue[position]
-            position += 1
+    def _drain(self, queue: list[tuple[Library, _Rpaths]]) -> None:
+        """Resolve what the queued libraries need, and what those need in turn, breadth first."""
+        for library, inherited in queue:
             origin = os.path.dirname(os.path.realpath(library.path))
-            own = tuple((origin, entry) for entry in library.image.rpath)
-            rpaths = inherited if library.image.runpath else (*own, *inherited)
-            self._resolve(library.image.needed, origin, rpaths, library.image.runpath, library.path, queue)
+            own = tuple((origin, entry) for entry in library.links.rpath)
+            rpaths = inherited if library.links.runpath else (*own, *inherited)
+            queue += self._resolve(library.links.needed, origin, rpaths, library.links.runpath, library.path)
 
     def _resolve(
-        self,
-        needed: tuple[str, ...],
-        origin: str,
-        rpaths: tuple[tuple[str, str], ...],
-        runpath: tuple[str, ...],
-        asking: str,
-        queue: list[tuple[Library, tuple[tuple[str, str], ...]]],
-    ) -> None:
+        self, needed: tuple[str, ...], origin: str, rpaths: _Rpaths, runpath: tuple[str, ...], asking: str
+    ) -> list[tuple[Library, _Rpaths]]:
+        added: list[tuple[Library, _Rpaths]] = []
         for name in needed:
-            if any(name in library.names for library in self.libraries) or len(self.libraries) > _MOST_LIBRARIES:
+            if self.named(name) is not None or len(self.libraries) > _MOST_LIBRARIES:
                 continue
             found = self._search.find(name, origin=origin, rpaths=rpaths, runpath=runpath)
             if found is None:
                 self.missing.append((name, asking))
                 continue
             try:
-                opened = open_elf(found.path)
-                image = opened.__enter__()
-                self._open.append(opened)
-                library = _library(found.path, image, name)
+                library = self._open(found.path, name)
             except AotiError as error:
-                self.missing.append((name, f"{asking}: {found.path} is broken: {error.message}"))
+                self.missing.append((name, f"{asking} ({found.path}: {error.message})"))
                 continue
             self.libraries.append(library)
-            queue.append((library, rpaths))
+            added.append((library, rpaths))
+        return added
 
     def find(self, name: str) -> Library | None:
         """Return the first library of the scope that defines ``name``."""
@@ -140,11 +135,6 @@ class Scope:
         return None
 
 
-def _library(path: str, image: ElfImage, name: str = "") -> Library:
-    names = {os.path.basename(path), name or os.path.basename(path), image.soname or os.path.basename(path)}
-    return Library(path, frozenset(names), image, frozenset(image.version_definitions))
-
-
 def judge_files(plugin: PluginFacts, host: str | None, target: Target) -> HostVerdict:
     """Return the verdict for a program or library (``host``), or for a plain process here (None).
 
@@ -153,10 +143,7 @@ def judge_files(plugin: PluginFacts, host: str | None, target: Target) -> HostVe
     """
     elf = plugin.elf
     name = host or "local"
-    reasons = common_reasons(plugin, target)
-    unchecked: list[str] = []
-    notes: list[str] = []
-    missing: list[str] = []
+    found = Judgement(plugin, target)
     search = LibrarySearch(
         elf.header.machine,
         elf.header.bits,
@@ -164,95 +151,70 @@ def judge_files(plugin: PluginFacts, host: str | None, target: Target) -> HostVe
         library_path=os.environ.get("LD_LIBRARY_PATH", ""),
     )
     with Scope(search) as scope:
+        machine = os.uname().machine
         if host is not None:
             scope.add_file(host)
-            header = scope.libraries[0].image.header
-            if header.machine != elf.header.machine or header.bits != elf.header.bits:
-                reasons = [f"it is built for {elf.header.machine_name}, the host for {header.machine_name}"]
-                return _verdict(name, reasons, unchecked, missing, plugin, notes)
-        if not reasons or reasons[0].find("is built for") < 0:
-            scope.add_needed(elf, os.path.dirname(os.path.realpath(plugin.name)))
-            for library, asking in scope.missing:
-                reasons.append(f"{library}, which {asking} needs, was not found")
-            _check_versions(plugin, scope, reasons)
-            missing += _undefined(plugin, scope)
-            _explain_missing(missing, scope, host, reasons)
-            _check_providers(plugin, scope, notes)
+            machine = scope.libraries[0].image.header.facts.machine_name
+        if machine != elf.header.machine_name:
+            found.reasons[:1] = [f"it is built for {elf.header.machine_name}, {name} for {machine}"]
+            return found.verdict(name)
+        scope.add_needed(elf, os.path.dirname(os.path.realpath(plugin.name)))
+        for library, asking in scope.missing:
+            found.reasons.append(f"{library}, which {asking} needs, was not found")
+        _check_versions(found, scope)
+        _check_symbols(found, scope, host)
+        _check_providers(found, scope)
     if execstack_refused(plugin, target):
-        reasons.append(f"it asks for an executable stack, which glibc {target.glibc} refuses")
-    return _verdict(name, reasons, unchecked, missing, plugin, notes)
+        found.reasons.append(f"it asks for an executable stack, which glibc {target.glibc} refuses")
+    return found.verdict(name)
 
 
-def _verdict(
-    name: str, reasons: list[str], unchecked: list[str], missing: list[str], plugin: PluginFacts, notes: list[str]
-) -> HostVerdict:
-    lost = lost_features(plugin)
-    return HostVerdict(
-        name,
-        outcome(reasons, unchecked, lost),
-        tuple(reasons or unchecked),
-        tuple(sorted(missing)),
-        lost,
-        tuple(notes),
-    )
-
-
-def _check_versions(plugin: PluginFacts, scope: Scope, reasons: list[str]) -> None:
+def _check_versions(found: Judgement, scope: Scope) -> None:
     """Check DT_VERNEED as the dynamic linker does: the named library must define each version."""
-    for need in plugin.elf.version_needs:
+    for need in found.plugin.elf.version_needs:
         library = scope.named(need.library)
-        if library is None or need.weak or need.version in library.version_definitions:
+        if library is None or need.weak or need.version in library.links.version_definitions:
             continue
-        because = f" (for {some(need.symbols)})" if need.symbols else ""
-        text = f"{library.path} does not define {need.version}{because}"
-        if not any(need.version in reason for reason in reasons):
-            reasons.append(text)
+        because = f" (for {listed(need.symbols)})" if need.symbols else ""
+        if not any(need.version in reason for reason in found.reasons):
+            found.reasons.append(f"{library.path} does not define {need.version}{because}")
 
 
-def _undefined(plugin: PluginFacts, scope: Scope) -> list[str]:
-    missing = []
-    for symbol in plugin.elf.undefined:
+def _check_symbols(found: Judgement, scope: Scope, host: str | None) -> None:
+    for symbol in found.plugin.elf.undefined:
         if symbol.binding == "weak" or family(symbol.name) == "toolchain":
             continue
         library = scope.named(symbol.library) if symbol.library else None
         if library is not None and library.image.defines(symbol.name) is not None:
             continue
         if scope.find(symbol.name) is None:
-            missing.append(symbol.name)
-    return missing
-
-
-def _explain_missing(missing: list[str], scope: Scope, host: str | None, reasons: list[str]) -> None:
-    if not missing:
+            found.missing.append(symbol.name)
+    if not found.missing:
         return
-    hidden = _hidden_in(missing, host) if host is not None else []
+    hidden: list[str] = []
+    if host is not None:
+        from aoti_inspect.hosts.hidden_symbols import hidden_in  # noqa: PLC0415 - only to explain a failure
+
+        hidden = hidden_in(found.missing, host)
     if hidden:
-        reasons.append(
-            f"{len(hidden)} symbols are in {host} but not in its dynamic symbol table: {some(hidden)}; "
-            "link it with -rdynamic, or give them default visibility"
+        found.reasons.append(
+            f"{counted(len(hidden), 'symbol')} of {host} cannot be seen, being local or hidden there: "
+            f"{listed(hidden)}; link it with -rdynamic, or give them default visibility"
         )
-    rest = [name for name in missing if name not in hidden]
+    rest = [name for name in found.missing if name not in hidden]
     if rest:
-        where = f"{host} and what it needs" if host else "a plain process on this machine"
-        plural = "symbols that nothing" if len(rest) > 1 else "symbol that nothing"
-        reasons.append(f"it calls {len(rest)} {plural} in {where} defines: {some(rest)}")
+        where = f"{host} or what it needs" if host else "what it needs, in a plain process on this machine,"
+        found.reasons.append(f"{counted(len(rest), 'symbol')} not defined by {where}: {listed(rest)}")
 
 
-def _hidden_in(names: list[str], path: str) -> list[str]:
-    """Return those of ``names`` that a host has in its full symbol table only: local or hidden there."""
-    from aoti_inspect.second_view import static_symbols  # noqa: PLC0415 - pyelftools, only to explain a failure
-
-    wanted = set(names)
-    return sorted(wanted & static_symbols(path, wanted))
-
-
-def _check_providers(plugin: PluginFacts, scope: Scope, notes: list[str]) -> None:
+def _check_providers(found: Judgement, scope: Scope) -> None:
     """Point out symbols of the host API that two libraries define: load order decides between them."""
     providers: dict[tuple[str, ...], list[str]] = {}
-    for symbol in plugin.elf.undefined:
+    for symbol in found.plugin.elf.undefined:
         if family(symbol.name) == "shim":
             paths = tuple(lib.path for lib in scope.libraries if lib.image.defines(symbol.name) is not None)
             if len(paths) > 1:
                 providers.setdefault(paths, []).append(symbol.name)
     for paths, names in providers.items():
-        notes.append(f"{len(paths)} providers for {len(names)} shims: {', '.join(paths)}; load order decides")
+        shims = counted(len(names), "shim")
+        found.notes.append(f"{len(paths)} providers for {shims}: {listed(paths)}; load order decides")

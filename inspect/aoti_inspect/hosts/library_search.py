@@ -1,8 +1,8 @@
 """Where the dynamic linker would find a library, without running it.
 
-The order is that of ``ld.so(8)``: DT_RPATH of the library that asks and of those that loaded it (unless it has
-a DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH of the library that asks, /etc/ld.so.cache, the default folders. A
-candidate of another class or machine is passed over, as the linker does.
+The order is that of ``ld.so(8)``: DT_RPATH of the library that asks and of those that loaded it (unless it
+has a DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH of the library that asks, /etc/ld.so.cache, the default
+folders. A candidate of another class or machine is passed over, as the linker does.
 """
 
 from __future__ import annotations
@@ -13,8 +13,22 @@ from typing import NamedTuple
 
 #: Folders that glibc searches last; multiarch ones first, as Debian's glibc has them.
 _DEFAULT_FOLDERS = {
-    "x86_64": ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"),
-    "aarch64": ("/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"),
+    "x86_64": (
+        "/lib/x86_64-linux-gnu",
+        "/usr/lib/x86_64-linux-gnu",
+        "/lib64",
+        "/usr/lib64",
+        "/lib",
+        "/usr/lib",
+    ),
+    "aarch64": (
+        "/lib/aarch64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/lib64",
+        "/usr/lib64",
+        "/lib",
+        "/usr/lib",
+    ),
 }
 _CACHE = "/etc/ld.so.cache"
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
@@ -50,7 +64,12 @@ class LibrarySearch:
         self._defaults = _DEFAULT_FOLDERS.get(machine_name, ("/lib64", "/usr/lib64", "/lib", "/usr/lib"))
 
     def find(
-        self, name: str, *, origin: str, rpaths: tuple[tuple[str, str], ...] = (), runpath: tuple[str, ...] = ()
+        self,
+        name: str,
+        *,
+        origin: str,
+        rpaths: tuple[tuple[str, str], ...] = (),
+        runpath: tuple[str, ...] = (),
     ) -> Found | None:
         """Return where ``name`` (a DT_NEEDED entry) would be loaded from, or None.
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from aoti_abi.errors import InvalidArgument
 from aoti_abi.versions import KNOWN_TORCH, parse_version
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 HostKind = Literal["builtin", "torch", "executorch"]
+
 
 class TableHost(NamedTuple):
     """A host whose symbols are known without a file of it.

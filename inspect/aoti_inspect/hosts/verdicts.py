@@ -6,12 +6,12 @@ import os
 from typing import TYPE_CHECKING
 
 from aoti_abi.errors import AotiError, InvalidArgument, NotFound
-from aoti_inspect.facts import PluginFacts
 from aoti_inspect.findings import HostVerdict
-from aoti_inspect.target import Target
 
 if TYPE_CHECKING:
+    from aoti_inspect.facts import PluginFacts
     from aoti_inspect.hosts.tables import TableHost
+    from aoti_inspect.target import Target
 
 LOCAL = "local"
 _TABLES = ("builtin", "executorch")

@@ -1,0 +1,73 @@
+"""What tests of every package share: compiling small libraries with the system's compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+#: A function that compiles source text and returns the path of the result.
+Compile = Callable[..., str]
+
+REQUIRED_ENTRIES = """
+#include <stddef.h>
+#include <stdint.h>
+#define API __attribute__((visibility("default")))
+API int AOTInductorModelContainerCreateWithDevice(void **c, size_t n, const char *d, const char *b)
+{ return 0; }
+API int AOTInductorModelContainerDelete(void *c) { return 0; }
+API int AOTInductorModelContainerGetNumInputs(void *c, size_t *n) { *n = 0; return 0; }
+API int AOTInductorModelContainerGetNumOutputs(void *c, size_t *n) { *n = 0; return 0; }
+API int AOTInductorModelContainerRun(void *c, void **i, size_t n, void **o, size_t m, void *s, void *p)
+{ return 0; }
+"""
+
+
+@pytest.fixture(scope="session")
+def compile_library(tmp_path_factory: pytest.TempPathFactory) -> Compile:
+    """Return a function ``(source, *flags, name="lib.so", cxx=False, shared=True) -> path``.
+
+    The same source with the same flags is compiled once a session.
+    """
+    folder = tmp_path_factory.mktemp("compiled")
+
+    def compile_(
+        source: str, *flags: str, name: str = "lib.so", cxx: bool = False, shared: bool = True
+    ) -> str:
+        key = hashlib.sha256("\0".join((source, *flags, name, str(cxx), str(shared))).encode()).hexdigest()[
+            :16
+        ]
+        target = folder / key / name
+        if not target.exists():
+            target.parent.mkdir(exist_ok=True)
+            text = target.parent / ("source.cpp" if cxx else "source.c")
+            text.write_text(source)
+            compiler = os.environ.get("CXX", "c++") if cxx else os.environ.get("CC", "cc")
+            kind = ["-shared", "-fPIC"] if shared else []
+            command = [compiler, "-w", *kind, str(text), "-o", str(target), *flags]
+            done = subprocess.run(command, capture_output=True, text=True)
+            assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
+        return str(target)
+
+    return compile_
+
+
+@pytest.fixture(scope="session")
+def smallest_plugin(compile_library: Compile) -> str:
+    """Return the path of a plugin in C that has the required entry points and needs nothing."""
+    return compile_library(REQUIRED_ENTRIES, "-s", name="smallest.so")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Callable[[str], Path]:
+    """Return a function that copies a file into the test's own folder, to be changed there."""
+
+    def copy_(path: str) -> Path:
+        return Path(shutil.copy(path, tmp_path))
+
+    return copy_
