@@ -50,6 +50,7 @@ void aoti_torch_check(bool cond, const char *func, const char *file, uint32_t li
 AOTITorchError aoti_torch_check_inf_and_nan(const char *tensor_name, AtenTensorHandle tensor);
 AOTITorchError aoti_torch_clone(AtenTensorHandle self, AtenTensorHandle *ret);
 AOTITorchError aoti_torch_clone_preserve_strides(AtenTensorHandle self, AtenTensorHandle *ret);
+AOTITorchError aoti_torch_convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias, const int64_t *stride_ptr, int64_t stride_size, const int64_t *padding_ptr, int64_t padding_size, const int64_t *dilation_ptr, int64_t dilation_size, int transposed, const int64_t *output_padding_ptr, int64_t output_padding_size, int64_t groups, AtenTensorHandle *ret);
 AOTITorchError aoti_torch_copy_(AtenTensorHandle self, AtenTensorHandle src, int32_t non_blocking);
 AOTITorchError aoti_torch_create_device_guard(int32_t device_index, DeviceGuardHandle *ret_guard);
 AOTITorchError aoti_torch_create_tensor_from_blob(void *data, int64_t ndim, const int64_t *sizes_ptr, const int64_t *strides_ptr, int64_t storage_offset, int32_t dtype, int32_t device_type, int32_t device_index, AtenTensorHandle *ret);
@@ -138,6 +139,7 @@ int32_t aoti_torch_memory_format_preserve_format(void);
 AOTITorchError aoti_torch_mm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat2);
 AOTITorchError aoti_torch_new_tensor_handle(AtenTensorHandle orig_handle, AtenTensorHandle *new_handle);
 AOTITorchError aoti_torch_new_uninitialized_tensor(AtenTensorHandle *ret);
+AOTITorchError aoti_torch_nonzero(AtenTensorHandle self, AtenTensorHandle *out);
 void aoti_torch_print_tensor_handle(AtenTensorHandle self, const char *msg);
 AOTITorchError aoti_torch_scalar_to_tensor_bool(bool value, AtenTensorHandle *ret_new_tensor);
 AOTITorchError aoti_torch_scalar_to_tensor_complex128(struct aoti_complex128 value, AtenTensorHandle *ret_new_tensor);
@@ -187,6 +189,7 @@ AOTITorchError aoti_torch_cpu_addmm_out(AtenTensorHandle out, AtenTensorHandle s
 AOTITorchError aoti_torch_cpu_baddbmm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle batch1, AtenTensorHandle batch2, double beta, double alpha);
 AOTITorchError aoti_torch_cpu_bmm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat2);
 AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle *bias, const int64_t *stride, int64_t stride_len_, const int64_t *padding, int64_t padding_len_, const int64_t *dilation, int64_t dilation_len_, int32_t transposed, const int64_t *output_padding, int64_t output_padding_len_, int64_t groups, AtenTensorHandle *ret0);
+AOTITorchError aoti_torch_cpu_cumprod(AtenTensorHandle self, int64_t dim, int32_t *dtype, AtenTensorHandle *ret0);
 AOTITorchError aoti_torch_cpu_cumsum(AtenTensorHandle self, int64_t dim, int32_t *dtype, AtenTensorHandle *ret0);
 AOTITorchError aoti_torch_cpu_mm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat2);
 AOTITorchError aoti_torch_cpu_nonzero(AtenTensorHandle self, AtenTensorHandle *ret0);

@@ -1,0 +1,323 @@
+/* Convolution in one to three dimensions, transposed too: unfold, then a matrix product per sample and group. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "gemm.h"
+
+enum { SPACE = 3 };
+
+/* Everything as three spatial dimensions; the missing ones have size 1. */
+struct shape {
+    int64_t samples, in_channels, out_channels, groups;
+    int64_t in[SPACE], out[SPACE], kernel[SPACE], stride[SPACE], padding[SPACE], dilation[SPACE];
+    bool transposed;
+};
+
+static int64_t volume(const int64_t *sizes) { return sizes[0] * sizes[1] * sizes[2]; }
+
+/* Moves elements between an image (channels, space) and its unfolded columns (channels * kernel, positions);
+ * `space` is the image's size, `positions` where the kernel is put. Folding back adds up. */
+#define DEFINE_UNFOLD(type)                                                                                      \
+    static void unfold_##type(const struct shape *s, int64_t channels, const int64_t *space,                    \
+                              const int64_t *positions, type *image, type *columns, bool back) {                \
+        for (int64_t c = 0; c < channels; c++) {                                                                 \
+            for (int64_t kz = 0; kz < s->kernel[0]; kz++) {                                                      \
+                for (int64_t ky = 0; ky < s->kernel[1]; ky++) {                                                  \
+                    for (int64_t kx = 0; kx < s->kernel[2]; kx++) {                                              \
+                        for (int64_t oz = 0; oz < positions[0]; oz++) {                                          \
+                            int64_t z = oz * s->stride[0] - s->padding[0] + kz * s->dilation[0];                 \
+                            for (int64_t oy = 0; oy < positions[1]; oy++) {                                      \
+                                int64_t y = oy * s->stride[1] - s->padding[1] + ky * s->dilation[1];             \
+                                bool inside = z >= 0 && z < space[0] && y >= 0 && y < space[1];                  \
+                                type *row = inside ? image + ((c * space[0] + z) * space[1] + y) * space[2] : NULL; \
+                                int64_t x = kx * s->dilation[2] - s->padding[2];                                 \
+                                for (int64_t ox = 0; ox < positions[2]; ox++, x += s->stride[2]) {               \
+                                    bool hit = inside && x >= 0 && x < space[2];                                 \
+                                    if (!back) {                                                                 \
+                                        *columns++ = hit ? row[x] : 0;                                           \
+                                    } else {                                                                     \
+                                        if (hit) {                                                               \
+                                            row[x] += *columns;                                                  \
+                                        }                                                                        \
+                                        columns++;                                                               \
+                                    }                                                                            \
+                                }                                                                                \
+                            }                                                                                    \
+                        }                                                                                        \
+                    }                                                                                            \
+                }                                                                                                \
+            }                                                                                                    \
+        }                                                                                                        \
+    }
+
+DEFINE_UNFOLD(float)
+DEFINE_UNFOLD(double)
+
+static void unfold(int32_t type, const struct shape *s, int64_t channels, const int64_t *space,
+                   const int64_t *positions, void *image, void *columns, bool back) {
+    if (type == DTYPE_FLOAT32) {
+        unfold_float(s, channels, space, positions, image, columns, back);
+    } else {
+        unfold_double(s, channels, space, positions, image, columns, back);
+    }
+}
+
+static bool is_pointwise(const struct shape *s) {
+    for (int d = 0; d < SPACE; d++) {
+        if (s->kernel[d] != 1 || s->stride[d] != 1 || s->padding[d] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* `out` holds the bias already. All three are contiguous and of the accumulator type. */
+static AOTITorchError convolve(int32_t type, const struct shape *s, char *in, char *weight, char *out,
+                               const char *function) {
+    int64_t item = (int64_t)dtype_itemsize(type);
+    int64_t in_group = s->in_channels / s->groups, out_group = s->out_channels / s->groups;
+    int64_t taps = volume(s->kernel), in_space = volume(s->in), out_space = volume(s->out);
+    int64_t rows = (s->transposed ? out_group : in_group) * taps, positions = s->transposed ? in_space : out_space;
+    int64_t count, bytes;
+    char *columns = NULL;
+    if (!is_pointwise(s) || s->transposed) {
+        if (__builtin_mul_overflow(rows, positions, &count) || __builtin_mul_overflow(count, item, &bytes) ||
+            (columns = malloc((size_t)bytes)) == NULL) {
+            return shim_fail(AOTI_MEMORY_ALLOCATION_FAILED, function, "no memory to unfold an image");
+        }
+    }
+    AOTITorchError code = AOTI_OK;
+    for (int64_t n = 0; n < s->samples && code == AOTI_OK; n++) {
+        for (int64_t g = 0; g < s->groups && code == AOTI_OK; g++) {
+            char *image = in + (n * s->in_channels + g * in_group) * in_space * item;
+            char *result = out + (n * s->out_channels + g * out_group) * out_space * item;
+            if (s->transposed) { /* weight (in, out / groups, taps) */
+                char *w = weight + g * in_group * rows * item;
+                code = gemm(type, rows, in_space, in_group, 1, (struct matrix){w, 1, rows},
+                            (struct matrix){image, in_space, 1}, 0, (struct matrix){columns, in_space, 1}, function);
+                unfold(type, s, out_group, s->out, s->in, result, columns, true);
+            } else { /* weight (out, in / groups, taps) */
+                char *w = weight + g * out_group * rows * item;
+                if (columns != NULL) {
+                    unfold(type, s, in_group, s->in, s->out, image, columns, false);
+                }
+                code = gemm(type, out_group, out_space, rows, 1, (struct matrix){w, rows, 1},
+                            (struct matrix){columns != NULL ? columns : image, out_space, 1}, 1,
+                            (struct matrix){result, out_space, 1}, function);
+            }
+        }
+    }
+    free(columns);
+    return code;
+}
+
+/* Whether a (N, C, H, W) or (N, C, D, H, W) tensor lies with its channels innermost, by ATen's rule. */
+static bool channels_last(const struct AtenTensorOpaque *tensor) {
+    static const int order[2][5] = {{1, 3, 2, 0}, {1, 4, 3, 2, 0}};
+    if ((tensor->ndim != 4 && tensor->ndim != 5) || tensor->strides[1] == 0) {
+        return false;
+    }
+    int64_t least = 0;
+    for (int64_t i = 0; i < tensor->ndim; i++) {
+        int d = order[tensor->ndim - 4][i];
+        if (tensor->sizes[d] == 0 || tensor->strides[d] < least || (d == 0 && least == tensor->strides[1])) {
+            return false;
+        }
+        least = tensor->strides[d] * (tensor->sizes[d] > 1 ? tensor->sizes[d] : 1);
+    }
+    return true;
+}
+
+/* One value for every dimension, or one for each. */
+static AOTITorchError parameter(const int64_t *values, int64_t count, int64_t dims, int64_t least, int64_t *out,
+                                const char *name, const char *function) {
+    if (values == NULL || (count != 1 && count != dims)) {
+        return shim_fail(AOTI_INVALID_ARGUMENT, function, "'%s' has %lld values for %lld dimensions", name,
+                         values == NULL ? 0LL : (long long)count, (long long)dims);
+    }
+    for (int64_t d = 0; d < dims; d++) {
+        int64_t value = values[count == 1 ? 0 : d];
+        if (value < least || value > INT32_MAX) {
+            return shim_fail(AOTI_INVALID_ARGUMENT, function, "'%s' is %lld", name, (long long)value);
+        }
+        out[SPACE - dims + d] = value;
+    }
+    return AOTI_OK;
+}
+
+struct call {
+    AtenTensorHandle input, weight, bias;
+    const int64_t *stride, *padding, *dilation, *output_padding;
+    int64_t stride_count, padding_count, dilation_count, output_padding_count, groups;
+    bool transposed;
+};
+
+static AOTITorchError shape_of(const struct call *call, struct shape *s, const char *function) {
+    AtenTensorHandle input = call->input, weight = call->weight;
+    int64_t dims = input->ndim - 2, extra[SPACE] = {0};
+    if (dims < 1 || dims > SPACE || weight->ndim != input->ndim) {
+        return shim_fail(AOTI_INVALID_ARGUMENT, function, "a %lld-d input and a %lld-d weight",
+                         (long long)input->ndim, (long long)weight->ndim);
+    }
+    *s = (struct shape){.transposed = call->transposed, .groups = call->groups};
+    for (int d = 0; d < SPACE; d++) {
+        s->in[d] = s->out[d] = s->kernel[d] = s->stride[d] = s->dilation[d] = 1;
+    }
+    TRY(parameter(call->stride, call->stride_count, dims, 1, s->stride, "stride", function));
+    TRY(parameter(call->padding, call->padding_count, dims, 0, s->padding, "padding", function));
+    TRY(parameter(call->dilation, call->dilation_count, dims, 1, s->dilation, "dilation", function));
+    if (call->transposed) {
+        TRY(parameter(call->output_padding, call->output_padding_count, dims, 0, extra, "output_padding", function));
+    }
+    s->samples = input->sizes[0];
+    s->in_channels = input->sizes[1];
+    int64_t given = call->transposed ? weight->sizes[0] : weight->sizes[1];
+    int64_t other = call->transposed ? weight->sizes[1] : weight->sizes[0];
+    if (call->groups < 1 || s->in_channels % call->groups != 0 || (!call->transposed && other % call->groups != 0) ||
+        given != (call->transposed ? s->in_channels : s->in_channels / call->groups) ||
+        __builtin_mul_overflow(other, call->transposed ? call->groups : 1, &s->out_channels)) {
+        return shim_fail(AOTI_INVALID_ARGUMENT, function, "%lld input channels, a weight (%lld, %lld) and %lld groups",
+                         (long long)s->in_channels, (long long)weight->sizes[0], (long long)weight->sizes[1],
+                         (long long)call->groups);
+    }
+    for (int64_t d = SPACE - dims; d < SPACE; d++) {
+        int64_t in = input->sizes[d - SPACE + dims + 2], kernel = weight->sizes[d - SPACE + dims + 2];
+        /* With sizes and parameters below 2^31 nothing here overflows. */
+        if (in > INT32_MAX || kernel > INT32_MAX || kernel < 1) {
+            return shim_fail(AOTI_INVALID_ARGUMENT, function, "a kernel of size %lld on an input of size %lld",
+                             (long long)kernel, (long long)in);
+        }
+        int64_t reach;
+        if (__builtin_mul_overflow(s->dilation[d], kernel - 1, &reach) || reach > INT32_MAX) {
+            return shim_fail(AOTI_INVALID_ARGUMENT, function, "a dilated kernel of size %lld", (long long)kernel);
+        }
+        s->in[d] = in;
+        s->kernel[d] = kernel;
+        if (call->transposed) {
+            s->out[d] = (in - 1) * s->stride[d] - 2 * s->padding[d] + reach + extra[d] + 1;
+        } else {
+            int64_t room = in + 2 * s->padding[d] - reach - 1;
+            s->out[d] = room < 0 ? 0 : room / s->stride[d] + 1;
+        }
+        if (s->out[d] < 1) {
+            return shim_fail(AOTI_INVALID_ARGUMENT, function,
+                             "a kernel of size %lld (dilated %lld) does not fit an input of size %lld, padding %lld",
+                             (long long)kernel, (long long)reach + 1, (long long)in, (long long)s->padding[d]);
+        }
+    }
+    return AOTI_OK;
+}
+
+static void fill_bias(int32_t type, const struct shape *s, const void *bias, void *out) {
+    int64_t space = volume(s->out);
+    for (int64_t i = 0; i < s->samples * s->out_channels; i++) {
+        for (int64_t p = 0; p < space; p++) {
+            if (type == DTYPE_FLOAT32) {
+                ((float *)out)[i * space + p] = bias ? ((const float *)bias)[i % s->out_channels] : 0;
+            } else {
+                ((double *)out)[i * space + p] = bias ? ((const double *)bias)[i % s->out_channels] : 0;
+            }
+        }
+    }
+}
+
+static AOTITorchError convolution(const struct call *call, AtenTensorHandle *ret, const char *function) {
+    AtenTensorHandle operands[] = {call->input, call->weight, call->bias};
+    static const char *const names[] = {"input", "weight", "bias"};
+    for (int i = 0; i < (call->bias != NULL ? 3 : 2); i++) {
+        if (!shim_is_tensor(operands[i]) || operands[i]->storage == NULL || !tensor_on_cpu(operands[i])) {
+            return shim_fail(AOTI_INVALID_ARGUMENT, function, "'%s' is not a CPU tensor of this host", names[i]);
+        }
+        if (operands[i]->dtype != call->input->dtype) {
+            return shim_fail(AOTI_INVALID_ARGUMENT, function, "'%s' is %s, the input is %s", names[i],
+                             dtype_text(operands[i]->dtype), dtype_text(call->input->dtype));
+        }
+    }
+    int32_t dtype = call->input->dtype, type = accumulator_of(dtype);
+    if (type != DTYPE_FLOAT32 && type != DTYPE_FLOAT64) {
+        return shim_fail(AOTI_NOT_SUPPORTED, function, "no convolution of %s", dtype_text(dtype));
+    }
+    struct shape s;
+    TRY(shape_of(call, &s, function));
+    if (call->bias != NULL && (call->bias->ndim != 1 || call->bias->sizes[0] != s.out_channels)) {
+        return shim_fail(AOTI_INVALID_ARGUMENT, function, "the bias is not one value for each of %lld channels",
+                         (long long)s.out_channels);
+    }
+    int64_t dims = call->input->ndim, sizes[5], strides[5], plain[5];
+    sizes[0] = s.samples;
+    sizes[1] = s.out_channels;
+    for (int64_t d = 2; d < dims; d++) {
+        sizes[d] = s.out[SPACE - dims + d];
+    }
+    struct geometry geometry;
+    TRY(geometry_check(dims, sizes, NULL, 0, type, plain, &geometry, function));
+    memcpy(strides, plain, sizeof strides);
+    if ((channels_last(call->input) || channels_last(call->weight)) && (dims == 4 || type == DTYPE_FLOAT32)) {
+        int64_t stride = s.out_channels > 1 ? s.out_channels : 1;
+        strides[1] = 1;
+        for (int64_t d = dims - 1; d >= 2; d--) {
+            strides[d] = stride;
+            stride *= sizes[d] > 1 ? sizes[d] : 1;
+        }
+        strides[0] = stride;
+    }
+    void *in = NULL, *weight = NULL, *bias = NULL, *buffer = NULL;
+    AtenTensorHandle out = NULL;
+    AOTITorchError code = tensor_empty(dims, sizes, strides, dtype, (struct device){DEVICE_CPU, -1}, &out, function);
+    if (code == AOTI_OK) {
+        code = tensor_to_buffer(call->input, type, &in, function);
+    }
+    if (code == AOTI_OK) {
+        code = tensor_to_buffer(call->weight, type, &weight, function);
+    }
+    if (code == AOTI_OK && call->bias != NULL) {
+        code = tensor_to_buffer(call->bias, type, &bias, function);
+    }
+    if (code == AOTI_OK && (buffer = malloc(geometry.nbytes + 1)) == NULL) {
+        code = shim_fail(AOTI_MEMORY_ALLOCATION_FAILED, function, "no memory for %zu bytes", geometry.nbytes);
+    }
+    if (code == AOTI_OK && out->numel != 0) {
+        fill_bias(type, &s, bias, buffer);
+        code = convolve(type, &s, in, weight, buffer, function);
+        strided_copy(dims, sizes, (struct strided){tensor_data(out), out->strides, dtype},
+                     (struct strided){buffer, plain, type});
+    }
+    free(in);
+    free(weight);
+    free(bias);
+    free(buffer);
+    if (code != AOTI_OK) {
+        if (out != NULL) {
+            tensor_delete(out);
+        }
+        return code;
+    }
+    *ret = out;
+    return AOTI_OK;
+}
+
+AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle *bias,
+                                          const int64_t *stride, int64_t stride_len_, const int64_t *padding,
+                                          int64_t padding_len_, const int64_t *dilation, int64_t dilation_len_,
+                                          int32_t transposed, const int64_t *output_padding,
+                                          int64_t output_padding_len_, int64_t groups, AtenTensorHandle *ret0) {
+    REQUIRE_DEFINED(input);
+    REQUIRE_OUT(ret0);
+    struct call call = {input,  weight,          bias != NULL ? *bias : NULL, stride,       padding, dilation,
+                        output_padding, stride_len_, padding_len_, dilation_len_, output_padding_len_, groups,
+                        transposed != 0};
+    return convolution(&call, ret0, __func__);
+}
+
+AOTITorchError aoti_torch_convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias,
+                                      const int64_t *stride_ptr, int64_t stride_size, const int64_t *padding_ptr,
+                                      int64_t padding_size, const int64_t *dilation_ptr, int64_t dilation_size,
+                                      int transposed, const int64_t *output_padding_ptr,
+                                      int64_t output_padding_size, int64_t groups, AtenTensorHandle *ret) {
+    REQUIRE_DEFINED(input);
+    REQUIRE_OUT(ret);
+    struct call call = {input,  weight,          bias,        stride_ptr,   padding_ptr, dilation_ptr,
+                        output_padding_ptr, stride_size, padding_size, dilation_size, output_padding_size, groups,
+                        transposed != 0};
+    return convolution(&call, ret, __func__);
+}
