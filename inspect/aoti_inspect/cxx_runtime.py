@@ -36,10 +36,15 @@ def find_cxx_runtime(image: ElfImage, facts: ElfFacts) -> tuple[Runtime | None, 
     asked = [
         symbol.name
         for symbol in facts.undefined
-        if symbol.name.startswith(("_Z", "__cxa_", "__gxx_")) and symbol.name not in _LIBC_NAMES
+        if symbol.name.startswith(("_Z", "__cxa_", "__gxx_"))
+        # A hidden static libstdc++ leaves weak references open (_ZGTtdlPv): it asks nobody.
+        and symbol.binding != "weak"
+        and symbol.name not in _LIBC_NAMES
     ]
     runtime = _flavour(facts, asked)
-    core = [name for name in (*_RUNTIME_CORE, *_LIBCXX_CORE) if _is_strong(image, name)]
+    # Where no name of the runtime is defined strongly, none of these can be.
+    candidates = (*_RUNTIME_CORE, *_LIBCXX_CORE) if facts.exports.std_strong else ()
+    core = [name for name in candidates if _is_strong(image, name)]
     if core:
         libcxx = runtime == "libc++" or any(name in _LIBCXX_CORE for name in core)
         return ("libc++" if libcxx else "libstdc++"), True

@@ -46,7 +46,8 @@ def not_a_plugin(context: Context) -> Iterator[Report]:
     registration function the linker dropped.
     """
     exports = context.plugin.elf.exports
-    if exports.container:
+    # Without a dynamic section nothing can be said of symbols; AOTI432 speaks of that.
+    if exports.container or not context.plugin.elf.is_dynamic:
         return
     if exports.runtime:
         message = (
@@ -179,11 +180,16 @@ def compiled_by(context: Context) -> Iterator[Report]:
     "Which PyTorch can load this file?", asked of artifacts that say nothing about it.
     """
     found = compiler.fingerprint(context.plugin)
-    if found is not None:
-        count = len(context.plugin.elf.exports.container)
+    if found is None:
+        return
+    functions = counted(len(context.plugin.elf.exports.container), "container function")
+    if found.missing:
         yield Report(
-            f"compiled by PyTorch {found.range}, going by its {counted(count, 'container function')}",
+            f"compiled by PyTorch {found.oldest} or later, as far as its {functions} tell: "
+            f"{len(found.missing)} that this version emits are missing"
         )
+    else:
+        yield Report(f"compiled by PyTorch {found.range}, going by its {functions}")
 
 
 @rule("AOTI131", "unusual-exports", "warning")

@@ -2,13 +2,14 @@
 
 Each rule speaks for a group of features of `aoti_abi.features`, which the loader evaluates with the same
 function when it binds a plugin. Features that are mere additions cost nothing when they are missing, and
-have no rule.
+have no rule. None of the rules speaks of a plugin that lacks a required function: nothing else matters then.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aoti_abi.container_api import REQUIRED
 from aoti_abi.features import FEATURES, evaluate
 from aoti_abi.versions import newest
 from aoti_inspect.rules import imports
@@ -32,9 +33,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def _lost(context: Context, code: str, severity: Severity | None = None) -> Iterator[Report]:
-    if not imports.is_plugin(context.plugin):
-        return
     exports = frozenset(context.plugin.elf.exports.container)
+    if not all(name in exports for name in REQUIRED):
+        return
     wanted = GROUPS.get(code, ())
     states = [state for state in evaluate(exports) if state.feature.name in wanted and not state.available]
     if not states:

@@ -19,7 +19,7 @@ from aoti_inspect.facts import (
     VersionNeed,
     Weights,
 )
-from aoti_inspect.findings import Finding, NotChecked  # noqa: TC001 - read at run time by NamedTuple
+from aoti_inspect.findings import Finding, NotChecked
 from aoti_inspect.rules import all_rules
 from aoti_inspect.rules.registry import Context, run_rules
 from aoti_inspect.target import Target
