@@ -1,0 +1,206 @@
+"""A container's constants: the table, and which of its two sets holds what.
+
+A container keeps two sets of constants, active and inactive, and swaps them; nothing in it remembers which
+entries of a set were ever filled. `ConstantSet` does, so that a run or a swap cannot meet a hole.
+"""
+
+from __future__ import annotations
+
+import difflib
+from ctypes import byref, c_bool, c_int32, c_size_t, c_void_p
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aoti_abi.codes import CONSTANT_TYPES, dtype_name
+from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidProgram
+from aoti_abi.memory import read_text
+from aoti_abi.names import FQN, InternalName
+from aoti_executor.handle import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from aoti_executor.views import View
+
+_MOST = 1 << 20
+#: Inductor pads each constant's bytes to this.
+ALIGNMENT = 64
+
+
+class Constant(NamedTuple):
+    """One constant of a plugin.
+
+    Attributes:
+        position: its place in the plugin's table.
+        name: its name inside the plugin.
+        fqn: its name in the Python module; empty if the plugin does not tell.
+        dtype: ``c10::ScalarType`` value; -1 if the plugin does not tell.
+        nbytes: bytes of its slot, padding included; -1 if the plugin does not tell.
+        type: one of `aoti_abi.codes.CONSTANT_TYPES`; empty if the plugin does not tell.
+        folded: computed by the plugin from other constants: never given, never extracted.
+        shape, strides: elements; None where no value was ever read.
+        device: as "cpu"; None where no value was ever read.
+    """
+
+    position: int
+    name: InternalName
+    fqn: FQN
+    dtype: int
+    nbytes: int
+    type: str
+    folded: bool
+    shape: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+    device: str | None = None
+
+    @property
+    def dtype_name(self) -> str:
+        """PyTorch's name of the element type; "?" if the plugin does not tell."""
+        return dtype_name(self.dtype) if self.dtype >= 0 else "?"
+
+
+class ConstantSet:
+    """What is known of one of the two sets.
+
+    Attributes:
+        filled: internal names that have a value.
+        owners: Python objects whose memory the set points to, by internal name.
+        needs_folding: whether values changed since the folded constants were computed.
+        freed: whether its memory was given back, after which its old entries dangle.
+    """
+
+    __slots__ = ("filled", "freed", "needs_folding", "owners")
+
+    def __init__(self) -> None:
+        self.filled: set[InternalName] = set()
+        self.owners: dict[InternalName, object] = {}
+        self.needs_folding = False
+        self.freed = False
+
+
+def read_table(
+    functions: Mapping[str, Any], container: int, last_error: Callable[[], str | None]
+) -> tuple[Constant, ...] | None:
+    """Read a container's table of constants; None if the plugin is too old to have one.
+
+    Raises:
+        InvalidProgram: an answer is malformed.
+        ExecutionFailed: a call failed.
+    """
+    count_of = functions.get(f"{PREFIX}GetNumConstants")
+    name_of = functions.get(f"{PREFIX}GetConstantName")
+    if count_of is None or name_of is None:
+        return None
+
+    def ask(name: str, out: Any, *arguments: int) -> Any:
+        function = functions.get(PREFIX + name)
+        if function is None:
+            return None
+        code = function(container, *arguments, byref(out))
+        if code:
+            raise ExecutionFailed(f"{PREFIX}{name} returned {code}", cause=last_error())
+        return out.value
+
+    count = ask("GetNumConstants", c_size_t())
+    if count > _MOST:
+        raise InvalidProgram(f"the plugin claims {count} constants")
+    table = []
+    seen = set()
+    for index in range(count):
+        name = InternalName(
+            read_text(ask("GetConstantName", c_void_p(), index) or 0, f"constant {index}'s name")
+        )
+        if name in seen:
+            raise InvalidProgram(f"the plugin has two constants named {name!r}")
+        seen.add(name)
+        address = ask("GetConstantOriginalFQN", c_void_p(), index)
+        fqn = FQN(read_text(address, f"constant {index}'s FQN") if address else "")
+        dtype = ask("GetConstantDtype", c_int32(), index)
+        nbytes = ask("GetConstantDataSize", c_size_t(), index)
+        kind = ask("GetConstantType", c_int32(), index)
+        folded = ask("GetConstantFromFolded", c_bool(), index)
+        table.append(
+            Constant(
+                index,
+                name,
+                fqn,
+                -1 if dtype is None else dtype,
+                -1 if nbytes is None else nbytes,
+                "" if kind is None else CONSTANT_TYPES.get(kind, str(kind)),
+                bool(folded),
+            )
+        )
+    return tuple(table)
+
+
+def match_entries(table: Iterable[Constant], fqns: list[str]) -> list[Constant]:
+    """Tell which constants the entries of an extraction are.
+
+    An extraction lists FQNs in the table's order and leaves out what is folded or has no value. FQNs may
+    repeat, so each entry takes the next constant of that FQN.
+
+    Raises:
+        InvalidProgram: an FQN that the table lacks.
+    """
+    waiting: dict[str, list[Constant]] = {}
+    for constant in table:
+        if not constant.folded:
+            waiting.setdefault(constant.fqn, []).append(constant)
+    matched = []
+    for fqn in fqns:
+        queue = waiting.get(fqn)
+        if not queue:
+            raise InvalidProgram(f"the plugin lists a constant {fqn!r} that its own table lacks")
+        matched.append(queue.pop(0))
+    return matched
+
+
+def select(table: Iterable[Constant], values: Mapping[str, Any]) -> list[tuple[Constant, Any]]:
+    """Pair values given by FQN with constants; one value may serve several constants of its FQN.
+
+    Raises:
+        InvalidArgument: names that the plugin does not have, each with the closest that it has.
+    """
+    by_fqn: dict[str, list[Constant]] = {}
+    for constant in table:
+        if not constant.folded:
+            by_fqn.setdefault(constant.fqn or constant.name, []).append(constant)
+    unknown = [name for name in values if name not in by_fqn]
+    if unknown:
+        shown = []
+        for name in unknown[:5]:
+            close = difflib.get_close_matches(str(name), list(by_fqn), 1)
+            shown.append(f"{name!r}" + (f" (did you mean {close[0]!r}?)" if close else ""))
+        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+        raise InvalidArgument(
+            f"the plugin has no constant {', '.join(shown)}{more}",
+            hint="constants are named by FQN; Inductor inlines small ones (0-d, or 1-d of up to 8 elements) "
+            "and drops unused ones, so that they can't be updated",
+        )
+    return [(constant, value) for name, value in values.items() for constant in by_fqn[name]]
+
+
+def check_value(constant: Constant, value: View, device_type: int) -> tuple[int, ...]:
+    """Check a new value for a constant; return the strides that the plugin's code reads it with.
+
+    Raises:
+        InvalidArgument: dtype, shape, size or device differ, naming both sides.
+    """
+    label = constant.fqn or constant.name
+    if constant.dtype >= 0 and value.dtype != constant.dtype:
+        raise InvalidArgument(
+            f"constant {label!r} is {constant.dtype_name}, the value is {dtype_name(value.dtype)}"
+        )
+    if value.device_type != device_type:
+        raise InvalidArgument(f"constant {label!r} is on another device than the value {value}")
+    if constant.shape is not None:
+        if value.shape != constant.shape:
+            raise InvalidArgument(
+                f"constant {label!r} has the shape {constant.shape}, the value {value.shape}"
+            )
+        return constant.strides or ()
+    slot = -(-value.span // ALIGNMENT) * ALIGNMENT
+    if constant.nbytes >= 0 and constant.nbytes not in (slot, value.span):
+        raise InvalidArgument(
+            f"constant {label!r} has a slot of {constant.nbytes} bytes; the value {value} has {value.span}"
+        )
+    return value.strides

@@ -1,0 +1,292 @@
+"""A model container, driven so that no call from Python can crash the process.
+
+The C API trusts its caller. Counts that differ make it abort, a run before the weights are there reads null
+pointers, a closed container is freed memory. `Container` refuses what does not fit, with an error that says
+what to do instead; `aoti_executor.weights` does the same for constants.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import TYPE_CHECKING, Any
+
+from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidState
+from aoti_executor import native
+from aoti_executor.calls import BoundFrame, Plan
+from aoti_executor.handle import PREFIX, ContainerHandle, LoadedPlugin
+from aoti_executor.host_tensors import address_of
+from aoti_executor.native import CALL_OK, Target
+from aoti_executor.tensor import Tensor
+from aoti_executor.views import View, allocate, copy_elements, view
+from aoti_executor.weights import Weights
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aoti_executor.constants import Constant
+    from aoti_executor.openmp import OpenMP
+
+_PLANS = 64
+
+
+class Container:
+    """One model container of a loaded plugin.
+
+    Thread-safe: runs overlap (``num_models`` of them at once, the rest wait their turn inside the plugin),
+    and changes of the active constants wait for the runs in progress. Close it, or leave a ``with`` block, to
+    free it; tensors that it returned stay valid.
+
+    Args:
+        plugin: the loaded plugin, kept open as long as the container is.
+        num_models: how many runs may overlap (behaviour E7).
+        device: as "cpu" or "cuda:1".
+        kernels: folder of GPU kernels that are not inside the plugin.
+        constants_inside: whether the plugin file carries its constants; None if unknown. Only plugins that
+            can't list their values (before PyTorch 2.13) need to be told.
+        openmp: how to hold the plugin's OpenMP teams to a safe size; None for a plugin without OpenMP code.
+
+    Raises:
+        InvalidArgument: ``num_models`` is not positive or the device is malformed.
+        ExecutionFailed: the plugin could not create the container.
+        InvalidProgram: it answers nonsense about itself.
+    """
+
+    def __init__(
+        self,
+        plugin: LoadedPlugin,
+        *,
+        num_models: int = 1,
+        device: str = "cpu",
+        kernels: str | None = None,
+        constants_inside: bool | None = None,
+        openmp: OpenMP | None = None,
+    ) -> None:
+        self.plugin = plugin
+        self.device = device
+        self.num_models = num_models
+        self._library = native.load()
+        self._plans: dict[Any, Plan] = {}
+        self._handle = handle = ContainerHandle(plugin, num_models, device, kernels)
+        try:
+            self.num_inputs = handle.count("Inputs")
+            self.num_outputs = handle.count("Outputs")
+            self.input_names = handle.names("Input", self.num_inputs)
+            self.output_names = handle.names("Output", self.num_outputs)
+            self.weights = Weights(handle, constants_inside)
+            self._target = Target(
+                ctypes.pointer(handle.host.table),
+                handle.gate.address,
+                address_of(handle.functions[f"{PREFIX}Run"]),
+                handle.address,
+                (openmp.get_max_threads or None) if openmp else None,
+                (openmp.set_num_threads or None) if openmp else None,
+                openmp.max_threads if openmp else 0,
+                self.num_inputs,
+                self.num_outputs,
+            )
+        except BaseException:
+            handle.close()
+            raise
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._handle.closed
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """The plugin's constants; empty, with a warning, if the plugin is too old to list them."""
+        if self.weights.table is None:
+            self.plugin.warn_fallback("list-constants")
+            return ()
+        return self.weights.table
+
+    def call_spec(self) -> tuple[str, str]:
+        """Return the pytree specs of inputs and outputs, as JSON text; empty if the plugin has none."""
+        return self._handle.call_spec()
+
+    def bind_blob(self, blob: Any) -> None:
+        """Copy all weights from a blob; see `Weights.bind_blob`."""
+        self.weights.bind_blob(blob)
+
+    def read_constants(self, *, inactive: bool = False) -> dict[str, Tensor]:
+        """Return copies of the constants' values; see `Weights.read_constants`."""
+        return self.weights.read_constants(inactive=inactive)
+
+    def update_constants(
+        self, values: Mapping[str, Any], *, inactive: bool = False, copy: bool = True
+    ) -> None:
+        """Give constants new values; see `Weights.update_constants`."""
+        self.weights.update_constants(values, inactive=inactive, copy=copy)
+
+    def fold(self, *, inactive: bool = False) -> None:
+        """Compute the constants that depend on others; see `Weights.fold`."""
+        self.weights.fold(inactive=inactive)
+
+    def swap(self) -> None:
+        """Make the inactive set of constants active; see `Weights.swap`."""
+        self.weights.swap()
+
+    def free_inactive(self) -> None:
+        """Give the memory of the inactive set back; see `Weights.free_inactive`."""
+        self.weights.free_inactive()
+
+    def run(self, inputs: Sequence[Any]) -> list[Tensor | None]:
+        """Run on a flat list of inputs.
+
+        Args:
+            inputs: arrays, in the plugin's order; borrowed for the time of the run.
+
+        Returns:
+            The outputs; None where the model returns None; one object where it returns one tensor twice.
+
+        Raises:
+            InvalidArgument: the number of inputs is wrong, or one is no tensor or is on another device.
+            InvalidState: closed, broken, or constants have no value.
+            ExecutionFailed: the plugin or the host returned an error (behaviour E6).
+        """
+        self.check_count(len(inputs))
+        views = [writable(view(value, self.describe_input(i))) for i, value in enumerate(inputs)]
+        return self.run_plan(self.plan(views), [value.data for value in views], views)
+
+    def check_count(self, count: int) -> None:
+        """Refuse a number of inputs that would make the plugin abort (behaviour E1)."""
+        if count != self.num_inputs:
+            raise InvalidArgument(
+                f"the model takes {self.num_inputs} inputs and gives {self.num_outputs} outputs; "
+                f"{count} inputs were given",
+                path=self.plugin.path,
+            )
+
+    def describe_input(self, index: int) -> str:
+        """Return how messages call an input."""
+        return f"input {index} ({self.input_names[index]})"
+
+    def plan(self, views: Sequence[View]) -> Plan:
+        """Return the prepared call for inputs of these types and shapes.
+
+        Raises:
+            InvalidArgument: an input is on another device.
+        """
+        key = tuple([(v.dtype, v.shape, v.strides, v.device_type, v.device_index) for v in views])
+        plan = self._plans.get(key)
+        if plan is None:
+            for index, value in enumerate(views):
+                if value.device_type != self._handle.device_type:
+                    raise InvalidArgument(
+                        f"{self.describe_input(index)} is {value}, the model runs on {self.device}",
+                        path=self.plugin.path,
+                    )
+            plan = Plan(self._target, self._library.run, views)
+            if len(self._plans) >= _PLANS:  # shapes may vary without end
+                self._plans.pop(next(iter(self._plans)), None)
+            self._plans[key] = plan
+        return plan
+
+    def run_plan(self, plan: Plan, addresses: Sequence[int], owners: Sequence[object]) -> list[Tensor | None]:
+        """Run on memory that a plan was made for; ``owners`` keep it alive. See `run`."""
+        if not self.weights.ready:
+            self.weights.prepare()
+        frame = plan.take()
+        frame.data[: len(addresses)] = addresses
+        status = frame.run()
+        if status != CALL_OK:
+            error = self.failure(status, frame.call.code, frame.call.index)
+            plan.give(frame)
+            raise error
+        results: list[Tensor | None] = []
+        host = self._handle.host
+        for output in frame.outputs[: self.num_outputs]:
+            handle = output.handle
+            if handle is None:
+                results.append(None)
+            elif output.same >= 0:
+                results.append(results[output.same])
+            else:
+                alias = output.alias
+                results.append(Tensor(host, handle, None if alias < 0 else owners[alias]))
+        plan.give(frame)
+        return results
+
+    def bind(self, inputs: Sequence[View], outputs: Sequence[View | None]) -> BoundFrame:
+        """Prepare a run with fixed inputs and destinations.
+
+        The views' memory must stay in place. A None among the outputs drops that output.
+
+        Raises:
+            InvalidArgument: counts or devices differ, or a destination can't be written.
+            ExecutionFailed: the host refuses one of the inputs.
+        """
+        self.check_count(len(inputs))
+        if len(outputs) != self.num_outputs:
+            raise InvalidArgument(
+                f"the model takes {self.num_inputs} inputs and gives {self.num_outputs} outputs; "
+                f"{len(inputs)} and {len(outputs)} were given",
+                path=self.plugin.path,
+            )
+        for index, value in enumerate(outputs):
+            if value is not None and (value.readonly or value.device_type):
+                where = "read-only" if value.readonly else "not in host memory"
+                raise InvalidArgument(f"the destination of output {index} is {where}", path=self.plugin.path)
+        return BoundFrame(self.plan(inputs), self._library.run_bound, self._handle.host, inputs, outputs)
+
+    def tensor_over(self, memory: View) -> Tensor:
+        """Return a tensor over memory of ours, which it keeps alive."""
+        return Tensor(self._handle.host, self._handle.host.wrap(memory), memory)
+
+    def failure(self, status: int, code: int, index: int) -> Exception:
+        """Return the error for a run that did not succeed, in the words of plugin and host (E6)."""
+        path, host = self.plugin.path, self._handle.host
+        if status == native.CALL_CLOSED:
+            return InvalidState("the model is closed", path=path)
+        if status == native.CALL_BUSY:
+            return InvalidState(
+                "another thread is running this very call", path=path, hint="bind one call for each thread"
+            )
+        if status == native.CALL_RUN_FAILED:
+            return ExecutionFailed(f"the run failed: error {code}", path=path, cause=self._handle.cause())
+        if status == native.CALL_BAD_INPUT:
+            what = f"the host cannot make a tensor of {self.describe_input(index)}: error {code}"
+            return ExecutionFailed(what, path=path, cause=host.last_error())
+        if status == native.CALL_NO_FIT:
+            return InvalidArgument(
+                f"output {index} ({self.output_names[index]}) has another type or shape than its destination",
+                path=path,
+            )
+        return ExecutionFailed(
+            f"output {index} cannot be read: error {code}", path=path, cause=host.last_error()
+        )
+
+    def close(self) -> None:
+        """Wait for the runs in progress and delete the container. Closing twice is fine (behaviour D3).
+
+        Raises:
+            ExecutionFailed: the plugin returned an error; the container is gone all the same.
+        """
+        with self.weights.lock:
+            if not self._handle.closed:
+                try:
+                    self._handle.close()
+                finally:
+                    self.weights.release()
+
+    def __enter__(self) -> Container:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # Nothing is torn down at interpreter exit: threads may still run, and the system frees it all.
+        if hasattr(self, "_target") and not sys.is_finalizing():
+            self.close()
+
+
+def writable(value: View) -> View:
+    """Return memory that a plugin may write to: nothing tells whether a model writes its inputs."""
+    if not value.readonly or value.device_type:
+        return value
+    fresh = allocate(value.dtype, value.shape, value.strides)
+    copy_elements(fresh, value)
+    return fresh

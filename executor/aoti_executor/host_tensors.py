@@ -1,0 +1,152 @@
+"""A host's tensors, through its C API: how they are made, described, copied and deleted."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_void_p
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aoti_abi.errors import ExecutionFailed, InternalError
+from aoti_executor.native import Description, HostTable, load
+from aoti_executor.views import View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_P = "aoti_torch_"
+_TABLE = {
+    "create_from_blob": "create_tensor_from_blob_v2",
+    "new_handle": "new_tensor_handle",
+    "delete_tensor": "delete_tensor_object",
+    "get_data_ptr": "get_data_ptr",
+    "get_dim": "get_dim",
+    "get_sizes": "get_sizes",
+    "get_strides": "get_strides",
+    "get_dtype": "get_dtype",
+    "get_device_type": "get_device_type",
+    "get_device_index": "get_device_index",
+}
+
+
+class HostFunctions(Protocol):
+    """What the executor needs of a host: its functions by name, and its words for the last error."""
+
+    def function(self, name: str) -> Any:
+        """Return a shim as a ctypes function with its prototype."""
+
+    def last_error(self) -> str | None:
+        """Return the host's text for the last error on this thread, or None if it keeps none."""
+
+
+def address_of(function: Any) -> int:
+    """Return where a ctypes function is."""
+    return ctypes.cast(function, c_void_p).value or 0
+
+
+class HostTensors:
+    """Makes and reads tensors of one host. It has no state of its own beyond the functions."""
+
+    __slots__ = ("_clone", "_create", "_delete", "_describe", "_host", "_keep", "table")
+
+    def __init__(self, host: HostFunctions) -> None:
+        self._host = host
+        self._keep = {field: host.function(_P + name) for field, name in _TABLE.items()}
+        self._create = self._keep["create_from_blob"]
+        self._delete = self._keep["delete_tensor"]
+        self._clone = host.function(_P + "clone")
+        self._describe = load().describe
+        self.table = HostTable(*(address_of(self._keep[field]) for field in _TABLE))
+
+    def last_error(self) -> str | None:
+        """Return the host's own words for the last failure on this thread."""
+        return self._host.last_error()
+
+    def describe(self, handle: int) -> View:
+        """Return what a tensor is and where its memory is; ``owner`` is None.
+
+        Raises:
+            ExecutionFailed: the host can't tell.
+        """
+        record = Description()
+        code = self._describe(byref(self.table), handle, byref(record))
+        if code:
+            raise ExecutionFailed("the host cannot describe a tensor", cause=self.last_error())
+        ndim = record.ndim
+        return View(
+            record.data or 0,
+            record.dtype,
+            tuple(record.sizes[:ndim]),
+            tuple(record.strides[:ndim]),
+            record.device_type,
+            max(record.device_index, 0),
+            readonly=False,
+            owner=None,
+        )
+
+    def wrap(self, view: View) -> int:
+        """Return a new handle over somebody's memory, which must outlive it.
+
+        Raises:
+            ExecutionFailed: the host refuses.
+        """
+        numbers = ctypes.c_int64 * max(len(view.shape), 1)
+        handle = c_void_p()
+        code = self._create(
+            view.data,
+            len(view.shape),
+            numbers(*view.shape),
+            numbers(*view.strides),
+            0,
+            view.dtype,
+            view.device_type,
+            view.device_index,
+            byref(handle),
+            0,
+            None,
+            0,
+        )
+        if code or not handle.value:
+            raise ExecutionFailed(f"the host cannot make a tensor {view}", cause=self.last_error())
+        return handle.value
+
+    def clone(self, handle: int) -> int:
+        """Return a new handle to a copy, in memory of the host's own.
+
+        Raises:
+            ExecutionFailed: the host refuses.
+        """
+        copy = c_void_p()
+        code = self._clone(handle, byref(copy))
+        if code or not copy.value:
+            raise ExecutionFailed("the host cannot copy a tensor", cause=self.last_error())
+        return copy.value
+
+    def delete(self, handle: int) -> None:
+        """Give a handle back.
+
+        Raises:
+            InternalError: the host does not know it.
+        """
+        code: int = self._delete(handle)
+        if code:
+            raise InternalError("the host refuses to delete a tensor", cause=self.last_error())
+
+
+def error_reader(functions: Mapping[str, Any]) -> Callable[[], str | None]:
+    """Return a function that reads ``AOTInductorGetLastError``; it answers None where a plugin lacks it."""
+    get = functions.get("AOTInductorGetLastError")
+    if get is None:
+        return lambda: None
+
+    from aoti_abi.memory import read_string  # noqa: PLC0415 - only plugins that keep errors need it
+
+    def read() -> str | None:
+        text = c_void_p()
+        if get(byref(text)) or not text.value:
+            return None
+        return (
+            read_string(text.value, "the plugin's error text", 1 << 20).decode("utf-8", "replace").strip()
+            or None
+        )
+
+    return read

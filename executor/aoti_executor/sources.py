@@ -1,0 +1,301 @@
+"""Where a model comes from: the plugin in a file or package, its weights, and what is known of its inputs."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from aoti_abi.codes import DTYPES_BY_NAME
+from aoti_abi.container_api import compiled_by
+from aoti_abi.errors import InvalidArgument, InvalidProgram, NotSupported
+from aoti_executor.call_spec import LEAF, CallSpec, Tree
+from aoti_executor.input_specs import Extent, InputSpec, specs_from_source, specs_from_strings
+from aoti_executor.openmp import SAFE_TEAM, OpenMP, needs_limit, runtime, team_limit_from_source
+from aoti_inspect.artifacts import open_artifact
+
+if TYPE_CHECKING:
+    from aoti_abi.names import FQN
+    from aoti_executor.container import Container
+    from aoti_inspect.artifacts.artifact import Artifact, Model, Plugin, Value
+    from aoti_inspect.artifacts.weights import Weights
+    from aoti_inspect.facts import PluginFacts
+    from aoti_loader import Plugin as LoadedPlugin
+
+_COPIES = "et_copy::"  # ExecuTorch's copies to and from a device: the plugin's own tensors, elsewhere
+_MAX_SOURCE = 64 << 20
+_WINDOW = 1 << 24
+
+
+class ModelSource:
+    """One model of an artifact, with everything that the executor asks about it.
+
+    Attributes:
+        artifact: the open artifact.
+        entry: the plugin in it.
+        call_spec: the structure of arguments and results, where the artifact and not the plugin has it.
+        input_order: for each of the plugin's inputs, which of the method's it is; None for the same order.
+        output_order: for each of the method's outputs, which of the plugin's it is; None for the same order.
+    """
+
+    def __init__(self, artifact: Artifact, model: Model, entry: Plugin, weights: Any) -> None:
+        self.artifact = artifact
+        self.model = model
+        self.entry = entry
+        self._weights = weights
+        self._cpp: list[bytes] | None = None
+        self.call_spec: CallSpec | None = None
+        self.input_order: tuple[int, ...] | None = None
+        self.output_order: tuple[int, ...] | None = None
+        self._values: tuple[Value, ...] | None = None
+        if entry.delegate is not None:
+            self._learn_method()
+
+    def _learn_method(self) -> None:
+        """Read how a method of a program calls its delegate (inputs come first, in an order of its own)."""
+        model, delegate = self.model, self.entry.delegate
+        outside = [name for name in model.operators if not name.startswith(_COPIES)]
+        outside += model.other_delegates
+        if outside or delegate is None or len(delegate.calls) != 1:
+            raise NotSupported(
+                f"method {model.name!r} is not one call of one plugin: "
+                f"{', '.join(outside) or f'{len(delegate.calls) if delegate else 0} calls'}",
+                path=self.artifact.path,
+                hint="run it with ExecuTorch, or take its plugin alone: aoti_executor.Container",
+            )
+        given = [argument for argument in delegate.calls[0] if argument.output is None]
+        results = [argument for argument in delegate.calls[0] if argument.output is not None]
+        inputs, outputs = model.inputs or (), model.outputs or ()
+        order = tuple(argument.input for argument in given)
+        back = {argument.output: index for index, argument in enumerate(results)}
+        if None in order or sorted(back) != list(range(len(outputs))):  # type: ignore[type-var]
+            raise NotSupported(
+                f"method {model.name!r} does not pass all its inputs and outputs straight to its plugin",
+                path=self.artifact.path,
+            )
+        self.input_order = tuple(index for index in order if index is not None)
+        self.output_order = tuple(back[index] for index in range(len(outputs)))
+        self._values = tuple(inputs[index] for index in self.input_order)
+        leaves = (LEAF,) * len(outputs)
+        result = LEAF if len(outputs) == 1 else Tree("builtins.tuple", (), leaves)
+        self.call_spec = CallSpec((LEAF,) * len(inputs), {}, result)
+
+    def load(self, host: str, options: dict[str, Any]) -> LoadedPlugin:
+        """Load the plugin into the process; see `aoti_loader.load`."""
+        from aoti_loader import load, load_source  # noqa: PLC0415 - reading an artifact does not need it
+
+        options.setdefault("stacklevel", 4)
+        if self.artifact.kind == "plugin":
+            return load(self.artifact.path, host=host, **options)  # type: ignore[arg-type]
+        from aoti_inspect.elf.source import BufferSource, FileSource  # noqa: PLC0415 - packages only
+
+        entry = self.entry
+        metadata = entry.metadata()
+        if entry.location is None:
+            data = BufferSource(entry.read())
+            return load_source(data, entry.name, metadata=metadata, host=host, **options)  # type: ignore[arg-type]
+        path, offset, size = entry.location
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            source = FileSource(descriptor, size, start=offset, name=path)
+            return load_source(source, entry.name, metadata=metadata, host=host, **options)  # type: ignore[arg-type]
+        finally:
+            os.close(descriptor)
+
+    def device(self, facts: PluginFacts) -> str:
+        """Return what the plugin was compiled for; a delegate's name says nothing of it."""
+        metadata = facts.metadata or {}
+        if metadata.get("AOTI_DEVICE_KEY"):
+            return metadata["AOTI_DEVICE_KEY"]
+        uses_cuda = any(
+            symbol.name.startswith(
+                ("cuda", "cuLaunch", "cuModule", "aoti_torch_cuda_", "aoti_torch_create_cuda")
+            )
+            for symbol in facts.elf.undefined
+        )
+        return "cuda" if uses_cuda or facts.gpu else "cpu"
+
+    def constants_inside(self, facts: PluginFacts) -> bool:
+        """Whether the plugin file carries its constants."""
+        return facts.weights.kind in ("embedded", "appended")
+
+    def openmp(self, plugin: LoadedPlugin, threads: int | None) -> OpenMP | None:
+        """Return how to hold the plugin's OpenMP teams to a size.
+
+        Raises:
+            InvalidArgument: ``threads`` is not positive.
+        """
+        if threads is not None and (not isinstance(threads, int) or isinstance(threads, bool) or threads < 1):
+            raise InvalidArgument(f"threads is {threads!r}; it is a number of at least 1, or None")
+        elf = plugin.facts.elf
+        names = [symbol.name for symbol in elf.undefined]
+        compiler = compiled_by(frozenset(elf.exports.container))
+        limited = needs_limit(names, compiler.newest if compiler else None)
+        if threads is None and not limited:
+            return None
+        limit = threads
+        if limit is None:
+            limit = team_limit_from_source(self._sources())
+        if limit is None:
+            limit = SAFE_TEAM
+        return OpenMP(limit, *runtime())
+
+    def input_specs(self, count: int, facts: PluginFacts) -> tuple[InputSpec, ...]:
+        """Return what is known of each of the plugin's inputs, from the best source there is."""
+        if self._values is not None and len(self._values) == count:
+            return tuple(_spec_of(value) for value in self._values)
+        for source in self._sources():
+            if b"check_input_0(" in source:
+                return specs_from_source(source.decode("utf-8", "replace"), count)
+        skip = facts.weights.offset, facts.weights.size
+        view = self.entry.read()
+        parts = [view[: skip[0]], view[skip[0] + skip[1] :]] if skip[1] else [view]
+        return specs_from_strings(
+            [part[at : at + _WINDOW] for part in parts for at in range(0, len(part), _WINDOW)], count
+        )
+
+    def _sources(self) -> list[bytes]:
+        """Return the generated C++ beside the plugin in a package, if it is there."""
+        if self._cpp is None:
+            self._cpp = _package_sources(self.artifact, self.entry)
+        return self._cpp
+
+    def bind_weights(self, container: Container) -> None:
+        """Give the container its weights, if it lacks them and they are to be had (behaviour W1).
+
+        Nothing is read before it is known to be wanted. A plugin that has none to be found is left without:
+        runs are refused until `update_constants` gave all of them.
+
+        Raises:
+            NotFound: the artifact names weights that are not there.
+            AotiError: the weights do not fit the plugin.
+        """
+        given = self._weights
+        if given is not None:
+            if isinstance(given, (str, os.PathLike)):
+                with _mapped(os.fspath(given)) as blob:
+                    container.bind_blob(blob)
+            elif hasattr(given, "keys"):
+                container.update_constants(given)
+            else:
+                container.bind_blob(given)
+            return
+        weights = self.entry.weights
+        if not container.weights.unbound or weights.kind == "none":
+            return
+        if weights.kind == "tensors":
+            container.update_constants(_tensors(weights, {c.fqn for c in container.constants}))
+        else:
+            container.bind_blob(weights.blob())
+
+    def close(self) -> None:
+        """Give the artifact's files back."""
+        self.artifact.close()
+
+
+def open_source(
+    path: str | os.PathLike[str],
+    *,
+    method: str | None = None,
+    weights: Any = None,
+    variant: int | None = None,
+) -> ModelSource:
+    """Open an artifact and choose the model in it.
+
+    Args:
+        path: a plugin, package, program or folder.
+        method: the model's or method's name; None for the only one.
+        weights: as in `aoti_executor.Model`.
+        variant: the device's compute capability, for programs with one plugin per GPU (behaviour L11).
+
+    Raises:
+        AotiError: it can't be opened, has no such model, or needs more than one plugin.
+    """
+    artifact = open_artifact(os.fspath(path))
+    try:
+        model = artifact.model(method)
+        return ModelSource(artifact, model, model.select(variant), weights)
+    except BaseException:
+        artifact.close()
+        raise
+
+
+def _tensors(weights: Weights, wanted: set[FQN]) -> dict[str, Any]:
+    """Return the stored tensors that the plugin has, as views of the mapped file."""
+    from aoti_executor.views import View, view  # noqa: PLC0415 - only weights stored one by one
+
+    result: dict[str, Any] = {}
+    for tensor in weights.tensors():
+        if tensor.fqn not in wanted:
+            continue
+        dtype = DTYPES_BY_NAME.get(tensor.dtype)
+        if dtype is None:
+            raise NotSupported(f"weight {tensor.fqn!r} has the type {tensor.dtype!r}")
+        data = weights.storage(tensor)
+        memory = view(data.cast("B"), f"weight {tensor.fqn!r}")
+        whole = View(
+            memory.data + tensor.offset * dtype.itemsize,
+            dtype.code,
+            tensor.sizes,
+            tensor.strides,
+            0,
+            0,
+            readonly=True,
+            owner=data,
+        )
+        if (
+            tensor.offset < 0
+            or any(stride < 0 for stride in tensor.strides)
+            or (whole.span and tensor.offset * dtype.itemsize + whole.span > data.nbytes)
+        ):
+            raise InvalidProgram(f"weight {tensor.fqn!r} reaches past the {data.nbytes} bytes of its storage")
+        result[tensor.fqn] = whole
+    return result
+
+
+def _spec_of(value: Value) -> InputSpec:
+    dtype = DTYPES_BY_NAME.get(value.dtype or "")
+    low = value.sizes if value.dynamism == "static" else (0,) * len(value.sizes)
+    high: tuple[int | None, ...] = value.sizes
+    if value.dynamism == "unbound":
+        high = (None,) * len(value.sizes)
+    strides = _strides(value.sizes, value.dim_order) if value.dynamism == "static" else None
+    sizes = tuple(Extent(a, b) for a, b in zip(low, high, strict=True))
+    return InputSpec(dtype.code if dtype else None, len(value.sizes), sizes, strides)
+
+
+def _strides(sizes: tuple[int, ...], order: tuple[int, ...]) -> tuple[int | None, ...] | None:
+    if sorted(order) != list(range(len(sizes))):
+        return None
+    strides, step = [0] * len(sizes), 1
+    for dim in reversed(order):
+        strides[dim] = step
+        step *= max(sizes[dim], 1)
+    return tuple(strides)
+
+
+def _mapped(path: str) -> memoryview:
+    from aoti_inspect.artifacts.mapped import MappedFile  # noqa: PLC0415 - only for weights in a file
+
+    return MappedFile(path).view
+
+
+def _package_sources(artifact: Artifact, entry: Plugin) -> list[bytes]:
+    if artifact.kind != "pt2":
+        return []
+    member = entry.name.partition("!")[2]
+    folder = member.rpartition("/")[0]
+    if not member or not os.path.isfile(artifact.path):
+        return []
+    import zipfile  # noqa: PLC0415 - packages only
+
+    try:
+        with zipfile.ZipFile(artifact.path) as package:
+            return [
+                package.read(info)
+                for info in package.infolist()
+                if info.filename.rpartition("/")[0] == folder
+                and info.filename.endswith(".cpp")
+                and info.file_size <= _MAX_SOURCE
+            ]
+    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError):
+        return []  # they only add to what is known

@@ -1,0 +1,284 @@
+"""The memory of an argument: what arrays of any library say about themselves, as one record.
+
+Accepted, in this order, without a copy: ``__array_interface__`` (numpy and its kin), DLPack
+(``__dlpack__``: PyTorch, JAX, CuPy, numpy), the buffer protocol (``array``, ``memoryview``, ``bytearray``,
+``ctypes`` arrays). numpy itself is not needed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+from aoti_abi.codes import DTYPES, DTYPES_BY_NAME, device_name, dtype_name
+from aoti_abi.errors import InvalidArgument
+from aoti_executor.native import load
+
+
+class View(NamedTuple):
+    """Memory that holds a tensor, and the object that owns it.
+
+    Attributes:
+        data: address of the first element; 0 where an empty tensor has none.
+        dtype: ``c10::ScalarType`` value.
+        shape: elements along each dimension.
+        strides: elements, not bytes.
+        device_type, device_index: as in `aoti_abi.codes`; the CPU's index is 0.
+        readonly: whether its owner forbids writing.
+        owner: keeps the memory alive.
+    """
+
+    data: int
+    dtype: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    device_type: int
+    device_index: int
+    readonly: bool
+    owner: object
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return DTYPES[self.dtype].itemsize
+
+    @property
+    def span(self) -> int:
+        """Bytes from the first element to the end of the last one that the strides reach."""
+        return span(self.shape, self.strides, self.itemsize)
+
+    def __str__(self) -> str:
+        """Return ``float32(8, 16)``, with strides and device where they are not the usual ones."""
+        text = f"{dtype_name(self.dtype)}{self.shape}"
+        if self.strides != contiguous(self.shape):
+            text += f" with strides {self.strides}"
+        return f"{text} on {device_name(self.device_type, self.device_index)}" if self.device_type else text
+
+
+#: ``__array_interface__`` type strings of this machine's byte order, without ``V`` (void) types.
+TYPESTR: dict[str, int] = {
+    "|u1": 0,
+    "|i1": 1,
+    "<i2": 2,
+    "<i4": 3,
+    "<i8": 4,
+    "<f2": 5,
+    "<f4": 6,
+    "<f8": 7,
+    "<c8": 9,
+    "<c16": 10,
+    "|b1": 11,
+    "<u2": 27,
+    "<u4": 28,
+    "<u8": 29,
+}
+TYPESTR_OF: dict[int, str] = {code: text for text, code in TYPESTR.items()}
+
+# Buffer formats of the struct module in native mode, as `array` and `memoryview` have them.
+_FORMATS: dict[str, str] = {
+    "?": "bool",
+    "b": "int8",
+    "B": "uint8",
+    "h": "int16",
+    "H": "uint16",
+    "e": "float16",
+    "f": "float32",
+    "d": "float64",
+    "Zf": "complex64",
+    "Zd": "complex128",
+}
+_INTEGERS = "iIlLqQnN"
+
+
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides, in elements, of a row-major tensor; a dimension of size 0 counts as 1."""
+    strides = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def span(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> int:
+    """Return the bytes from a tensor's first element to the end of its last one; 0 if it is empty."""
+    last = 0
+    for size, stride in zip(shape, strides, strict=True):
+        if size == 0:
+            return 0
+        last += (size - 1) * stride
+    return (last + 1) * itemsize
+
+
+def view(obj: Any, what: str = "the argument") -> View:
+    """Return the memory of an array-like object, without a copy.
+
+    Args:
+        obj: the object.
+        what: how to call it in an error, as "input 0 (x)".
+
+    Raises:
+        InvalidArgument: it offers no memory, or memory that a tensor cannot describe (another byte order,
+            records, strides that are negative or no multiple of the element size).
+    """
+    if isinstance(obj, View):
+        return obj
+    interface = getattr(obj, "__array_interface__", None)
+    if isinstance(interface, dict):
+        return _from_array_interface(obj, interface, what)
+    if hasattr(obj, "__dlpack__"):
+        from aoti_executor.dlpack import import_dlpack  # noqa: PLC0415 - numpy arguments never need it
+
+        return import_dlpack(obj, what)
+    return _from_buffer(obj, what)
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether an object offers memory in a way that `view` accepts; numbers, text and bytes do not."""
+    if obj is None or isinstance(obj, (bool, int, float, complex, str, bytes, list, tuple, dict)):
+        return False
+    if hasattr(obj, "__array_interface__") or hasattr(obj, "__dlpack__"):
+        return True
+    try:
+        memoryview(obj).release()
+    except (TypeError, BufferError, ValueError):
+        return False
+    return True
+
+
+def _from_array_interface(obj: Any, interface: dict[str, Any], what: str) -> View:
+    typestr = interface["typestr"]
+    code = TYPESTR.get(typestr)
+    if code is None:
+        # ml_dtypes register with numpy as void types: only the dtype's name tells them apart.
+        known = DTYPES_BY_NAME.get(str(getattr(obj, "dtype", "")))
+        if known is None or typestr[1:2] != "V":
+            raise InvalidArgument(
+                f"{what} has the type {typestr!r}, which no tensor has",
+                hint="convert it with .astype(), to native byte order" if typestr[:1] == ">" else None,
+            )
+        code = known.code
+    shape = tuple(interface["shape"])
+    if len(shape) > 64:
+        raise InvalidArgument(f"{what} has {len(shape)} dimensions; tensors have at most 64")
+    data = interface.get("data")
+    if not isinstance(data, tuple):
+        # The protocol also allows a buffer there, as Pillow's images have it.
+        memory = _from_buffer(obj if data is None else data, what)
+        if not span(shape, contiguous(shape), DTYPES[code].itemsize) <= memory.span:
+            raise InvalidArgument(f"{what} has less memory than its shape {shape} needs")
+        return View(memory.data, code, shape, contiguous(shape), 0, 0, memory.readonly, (obj, memory.owner))
+    address, readonly = data
+    strides = _element_strides(interface.get("strides"), shape, DTYPES[code].itemsize, what)
+    return View(address, code, shape, strides, 0, 0, bool(readonly), (obj, interface))
+
+
+def _element_strides(
+    strides: tuple[int, ...] | None, shape: tuple[int, ...], itemsize: int, what: str
+) -> tuple[int, ...]:
+    """Turn byte strides into element strides; where a dimension has one element its stride means nothing."""
+    usual = contiguous(shape)
+    if strides is None or 0 in shape:
+        return usual
+    result = []
+    for size, stride, default in zip(shape, strides, usual, strict=True):
+        if size == 1:
+            result.append(default)
+            continue
+        elements, rest = divmod(stride, itemsize)
+        if rest or stride < 0:
+            raise InvalidArgument(
+                f"{what} has the strides {tuple(strides)} in bytes, which elements of {itemsize} bytes "
+                "cannot have in a tensor",
+                hint="pass a contiguous copy",
+            )
+        result.append(elements)
+    return tuple(result)
+
+
+def _from_buffer(obj: Any, what: str) -> View:
+    try:
+        buffer = memoryview(obj)
+    except TypeError:
+        hint = None
+        if isinstance(obj, (int, float, complex, list, tuple)):
+            hint = "numbers and lists have no dtype: pass a numpy array"
+        raise InvalidArgument(
+            f"{what} is a {type(obj).__name__}, not an array or tensor", hint=hint
+        ) from None
+    except (BufferError, ValueError) as error:
+        raise InvalidArgument(f"{what} does not give its memory", cause=str(error)) from None
+    code = _buffer_dtype(buffer, what)
+    shape = buffer.shape or ()
+    address = 0 if 0 in shape else _buffer_address(buffer)
+    strides = _element_strides(buffer.strides, shape, buffer.itemsize, what)
+    return View(address, code, shape, strides, 0, 0, buffer.readonly, buffer)
+
+
+def _buffer_dtype(buffer: memoryview, what: str) -> int:
+    text = buffer.format.lstrip("@=<")
+    if text in _INTEGERS and text:
+        sign = "int" if text.islower() else "uint"
+        return DTYPES_BY_NAME[f"{sign}{8 * buffer.itemsize}"].code
+    name = _FORMATS.get(text)
+    if name is None:
+        raise InvalidArgument(f"{what} has the buffer format {buffer.format!r}, which no tensor has")
+    return DTYPES_BY_NAME[name].code
+
+
+class _PyBuffer(ctypes.Structure):
+    _fields_ = (
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    )
+
+
+_STRIDED_READ = 0x18 | 0x4  # PyBUF_STRIDES | PyBUF_FORMAT
+
+
+def _buffer_address(buffer: memoryview) -> int:
+    """Return where a memoryview's bytes are; ctypes alone refuses read-only and strided ones."""
+    record = _PyBuffer()
+    get, release = ctypes.pythonapi.PyObject_GetBuffer, ctypes.pythonapi.PyBuffer_Release
+    if get(ctypes.py_object(buffer), ctypes.byref(record), _STRIDED_READ) != 0:
+        raise InvalidArgument("the buffer does not give its address")
+    address = record.buf or 0
+    # The memoryview itself holds the exporter, so the address stays valid without this second export.
+    release(ctypes.byref(record))
+    return address
+
+
+def allocate(code: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> View:
+    """Return new memory for a tensor of the host CPU, aligned to 64 bytes as Inductor's own constants are."""
+    raw = ctypes.create_string_buffer(span(shape, strides, DTYPES[code].itemsize) + 64)
+    return View((ctypes.addressof(raw) + 63) & ~63, code, shape, strides, 0, 0, False, raw)
+
+
+def copy_elements(to: View, source: View) -> None:
+    """Copy element by element between host tensors of one dtype and shape, whatever their strides."""
+    numbers = ctypes.c_int64 * max(len(to.shape), 1)
+    load().copy(
+        to.data,
+        numbers(*to.strides),
+        source.data,
+        numbers(*source.strides),
+        numbers(*to.shape),
+        len(to.shape),
+        to.itemsize,
+    )
+
+
+def packed(source: View) -> View:
+    """Return a row-major copy."""
+    result = allocate(source.dtype, source.shape, contiguous(source.shape))
+    copy_elements(result, source)
+    return result
