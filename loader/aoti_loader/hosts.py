@@ -17,6 +17,7 @@ from aoti_abi.prototypes import bind, shim_prototype
 from aoti_abi.torch_host import LIBRARIES, NEEDED_NAMES
 from aoti_inspect.text import decode
 from aoti_loader import linker
+from aoti_loader.library_folders import library_folders, overridden
 
 if TYPE_CHECKING:
     import ctypes
@@ -132,17 +133,11 @@ def find_builtin() -> str:
     Raises:
         NotFound: it is not installed, or ``AOTI_SHIM_PATH`` names no file.
     """
-    override = os.environ.get("AOTI_SHIM_PATH")
-    if override:
-        path = os.path.abspath(override)
-        if not os.path.isfile(path):
-            raise NotFound("AOTI_SHIM_PATH names no file", path=path, hint="correct it, or unset it")
+    path = overridden()
+    if path is not None:
         return path
-    import aoti_loader  # noqa: PLC0415 - by now it is imported; its path has every folder of the package
-
-    # An editable install has the sources in one folder and the built library in another.
-    for folder in aoti_loader.__path__:
-        path = os.path.join(os.path.abspath(folder), "lib", BUILTIN_LIBRARY)
+    for folder in library_folders():
+        path = os.path.join(folder, BUILTIN_LIBRARY)
         if os.path.isfile(path):
             return path
     raise NotFound(

@@ -11,14 +11,14 @@ from aoti_abi.errors import AccessFailed, InvalidArgument, InvalidProgram, NotFo
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.read import open_elf
 from aoti_inspect.plugin import plugin_facts, read_plugin
-from aoti_loader import linker
+from aoti_loader import linker, thread_exit
 from aoti_loader.blas import provide_blas
 from aoti_loader.cuda import find_cudart, provide_cuda
 from aoti_loader.explain import explain_refusal
 from aoti_loader.host_choice import choose_host, needs_of, serves_without_libtorch
 from aoti_loader.mending import Mend, plan_mends
 from aoti_loader.plugin import Plugin
-from aoti_loader.preload import forgotten, open_forgotten, open_named
+from aoti_loader.preload import forgotten, open_forgotten, open_named, open_needed
 from aoti_loader.staging import Staged, release, stage
 
 if TYPE_CHECKING:
@@ -153,7 +153,13 @@ def _load(
         preloaded = open_forgotten(forgotten(facts), facts.name)
     else:
         preloaded = open_named(preload, facts.name)
-    mends = plan_mends(facts, source.read, drop_libtorch=drop_libtorch) if mend else ()
+    if not (facts.elf.rpath or facts.elf.runpath):
+        open_needed(facts)
+    mends: tuple[Mend, ...] = ()
+    if mend:
+        mends = plan_mends(
+            facts, source.read, drop_libtorch=drop_libtorch, thread_exit=thread_exit.is_available()
+        )
     handle, staged = _open(source, facts, mends, chosen, verify)
     try:
         _equip(chosen, needs)

@@ -1,8 +1,11 @@
-"""Byte-level mends of a private copy: three old troubles that need no new layout.
+"""Byte-level mends of a private copy: old troubles that need no new layout.
 
 * ``PT_GNU_STACK`` with PF_X makes the whole process's stacks executable; glibc 2.41 and later refuse such a
   library. Plugins ask for it only because a hand-written assembly file lacks a marker. PF_X is cleared.
 * ``STB_GNU_UNIQUE`` symbols pin a library for good: ``dlclose`` never unmaps it. They become STB_GLOBAL.
+* ``__cxa_thread_atexit`` pins it too, until the threads that made its ``thread_local`` objects have ended.
+  The import is pointed at ``cxa_thread_atexit`` of libaoti_unload.so (`aoti_loader.thread_exit`): the same
+  string, two characters on.
 * A plugin that names LibTorch in DT_NEEDED, but uses none of it beyond the shims that another host has, would
   drag LibTorch in, or fail without it. The entry is dropped when another host was chosen.
 
@@ -27,9 +30,14 @@ if TYPE_CHECKING:
 
 _PT_LOAD, _PT_DYNAMIC, _PT_GNU_STACK = 1, 2, 0x6474E551
 _PF_X = 1
-_DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB, _DT_SYMENT = 0, 1, 5, 6, 11
+_DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB, _DT_SYMENT, _DT_VERSYM = 0, 1, 5, 6, 11, 0x6FFFFFF0
 _STB_GLOBAL, _STB_GNU_UNIQUE = 1, 10
+_VER_NDX_GLOBAL = 1
 _SYMBOL_SIZE = 24
+
+#: The import that pins a library to its threads, and where it is pointed instead.
+THREAD_ATEXIT = "__cxa_thread_atexit"
+_SKIPPED = len(THREAD_ATEXIT) - len("cxa_thread_atexit")
 
 _PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
 _DYNAMIC_ENTRY = struct.Struct("<QQ")
@@ -46,7 +54,7 @@ class Mend(NamedTuple):
     """One mend of the private copy.
 
     Attributes:
-        name: "executable-stack", "unique-symbols" or "libtorch-needed".
+        name: "executable-stack", "unique-symbols", "thread-exit" or "libtorch-needed".
         description: what was changed, for a report.
         patches: the bytes.
     """
@@ -68,13 +76,16 @@ class _Headers(NamedTuple):
         raise InvalidProgram(f"the address {address:#x} of the dynamic section is not in the file")
 
 
-def plan_mends(facts: PluginFacts, read: Read, *, drop_libtorch: bool = False) -> tuple[Mend, ...]:
+def plan_mends(
+    facts: PluginFacts, read: Read, *, drop_libtorch: bool = False, thread_exit: bool = False
+) -> tuple[Mend, ...]:
     """Return the mends that a plugin needs; none if it is fine as it is.
 
     Args:
         facts: of the plugin.
         read: returns ``size`` bytes at ``offset`` of its file.
         drop_libtorch: whether a host other than LibTorch was chosen.
+        thread_exit: whether libaoti_unload.so is in the global scope.
 
     Raises:
         InvalidProgram: the file's tables contradict the facts.
@@ -82,7 +93,8 @@ def plan_mends(facts: PluginFacts, read: Read, *, drop_libtorch: bool = False) -
     """
     elf = facts.elf
     unwanted = tuple(name for name in elf.needed if name in NEEDED_NAMES) if drop_libtorch else ()
-    if not (elf.executable_stack or elf.exports.unique or unwanted):
+    pinned = thread_exit and any(symbol.name == THREAD_ATEXIT for symbol in elf.undefined)
+    if not (elf.executable_stack or elf.exports.unique or unwanted or pinned):
         return ()
     if elf.header.bits != 64 or elf.header.byte_order != "little":
         raise NotSupported("only 64-bit little-endian files are mended", path=facts.name)
@@ -90,10 +102,12 @@ def plan_mends(facts: PluginFacts, read: Read, *, drop_libtorch: bool = False) -
     mends = []
     if elf.executable_stack:
         mends.append(_clear_executable_stack(headers))
-    if elf.exports.unique or unwanted:
+    if elf.exports.unique or unwanted or pinned:
         tables = _read_tables(headers, read)
         if elf.exports.unique:
             mends.append(_unique_to_global(facts, tables, read))
+        if pinned:
+            mends.append(_redirect_thread_exit(facts, headers, tables, read))
         if unwanted:
             mends.append(_drop_needed(facts, tables, unwanted, read))
     _refuse_changing_weights(facts, mends)
@@ -166,6 +180,26 @@ def _unique_to_global(facts: PluginFacts, tables: _Tables, read: Read) -> Mend:
     return Mend(
         "unique-symbols",
         f"{len(patches)} STB_GNU_UNIQUE symbols made STB_GLOBAL, so that dlclose can unload it",
+        tuple(patches),
+    )
+
+
+def _redirect_thread_exit(facts: PluginFacts, headers: _Headers, tables: _Tables, read: Read) -> Mend:
+    raw = read(tables.symbols, facts.elf.symbol_count * _SYMBOL_SIZE)
+    versions = dict(tables.entries).get(_DT_VERSYM)
+    patches = []
+    for index in range(1, len(raw) // _SYMBOL_SIZE):
+        name, _info, _other, section = struct.unpack_from("<IBBH", raw, index * _SYMBOL_SIZE)
+        length = len(THREAD_ATEXIT) + 1
+        if section == 0 and read(tables.strings + name, length) == THREAD_ATEXIT.encode() + b"\0":
+            patches.append(Patch(tables.symbols + index * _SYMBOL_SIZE, struct.pack("<I", name + _SKIPPED)))
+            if versions is not None:
+                # The other function has no version.
+                place = headers.offset_of(versions) + 2 * index
+                patches.append(Patch(place, struct.pack("<H", _VER_NDX_GLOBAL)))
+    return Mend(
+        "thread-exit",
+        "destructors of thread_local objects registered where closing can run them",
         tuple(patches),
     )
 

@@ -12,7 +12,7 @@ from aoti_abi.features import FEATURES, FeatureState, evaluate
 from aoti_abi.memory import read_string
 from aoti_abi.prototypes import bind_container
 from aoti_inspect.text import decode
-from aoti_loader import linker
+from aoti_loader import linker, thread_exit
 from aoti_loader.staging import release
 
 if TYPE_CHECKING:
@@ -188,9 +188,19 @@ class Plugin:
 
     def _unload(self) -> bool:
         """Close the library; the lock is held."""
-        handle, self._handle = self._handle, None
+        handle = self._handle
         if handle is None:
             return self.kept_because is None
+        base = linker.base_of_handle(handle)
+        end = base + max(segment.address + segment.memory_size for segment in self.facts.elf.segments)
+        objects = thread_exit.run_destructors(base, end)
+        if objects:
+            self.kept_because = (
+                f"{objects} C++ thread_local objects of it belong to other threads that still run; "
+                "close it again when they have ended"
+            )
+            return False
+        self._handle = None
         # The functions' addresses are about to end; whoever kept the table must not find them in it.
         witness = next(iter(self.functions.values()), None)
         address = ctypes.cast(witness, ctypes.c_void_p).value if witness is not None else None
@@ -216,11 +226,10 @@ class Plugin:
         if self._staged is None:
             return "it was loaded in place, and something else in the process uses the same file"
         return (
-            "C++ thread_local objects of it belong to threads that still run; it is unmapped when they have "
-            "ended and another library is closed"
+            "C++ thread_local objects of it belong to threads that still run, or a library uses its symbols"
         )
 
-    def __enter__(self) -> Plugin:  # noqa: PYI034 - Self needs Python 3.11
+    def __enter__(self) -> Plugin:
         return self
 
     def __exit__(

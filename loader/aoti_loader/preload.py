@@ -11,6 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi.errors import AccessFailed, AotiError
+from aoti_abi.torch_host import NEEDED_NAMES
 from aoti_inspect.symbol_families import family
 from aoti_loader import linker
 from aoti_loader.cuda import CUDART, find_cudart
@@ -36,8 +37,9 @@ class Preload(NamedTuple):
     symbols: tuple[str, ...]
 
 
-#: Handles of what was opened, by file, for the life of the process: libraries above hold addresses in them.
+#: Handles of what was opened, by name, for the life of the process: libraries above hold addresses in them.
 _opened: dict[str, int] = {}
+_global: set[str] = set()
 
 
 def forgotten(facts: PluginFacts) -> tuple[Preload, ...]:
@@ -74,6 +76,19 @@ def open_forgotten(items: Iterable[Preload], path: str) -> tuple[str, ...]:
     return tuple(_open_runtime(item, path) for item in items)
 
 
+def open_needed(facts: PluginFacts) -> None:
+    """Open what a plugin names in DT_NEEDED before the plugin, locally, and keep it.
+
+    A library that comes in together with a plugin is bound with the plugin's symbols in sight: libstdc++
+    would call the plugin's copies of its own inline functions, and could never be parted from it again. What
+    can't be opened here is left for the dynamic linker to refuse, in the plugin's name.
+    """
+    for name in facts.elf.needed:
+        if name not in _opened and name not in NEEDED_NAMES and "/" not in name:
+            with contextlib.suppress(AccessFailed):
+                _opened[name] = linker.open_library(name, linker.RTLD_LAZY | linker.RTLD_LOCAL)
+
+
 def open_named(names: Iterable[str], path: str) -> tuple[str, ...]:
     """Open libraries that the caller names, globally and in order; return their files.
 
@@ -93,13 +108,14 @@ def _open_runtime(item: Preload, path: str) -> str:
 
 
 def _open(name: str, path: str, what: str, hint: str | None) -> str:
-    if name in _opened:
+    if name in _global:
         return linker.file_of_handle(_opened[name])
     try:
         handle = linker.open_library(name, linker.RTLD_LAZY | linker.RTLD_GLOBAL)
     except AotiError as error:
         raise AccessFailed(f"cannot open {what}", path=path, cause=error.cause, hint=hint) from error
     _opened[name] = handle
+    _global.add(name)
     return linker.file_of_handle(handle)
 
 
