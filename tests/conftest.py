@@ -71,3 +71,9 @@ def copy(tmp_path: Path) -> Callable[[str], Path]:
         return Path(shutil.copy(path, tmp_path))
 
     return copy_
+
+
+@pytest.fixture(scope="session")
+def smallest_source() -> str:
+    """Return the C source of a plugin that has the required entry points and needs nothing."""
+    return REQUIRED_ENTRIES

@@ -1,0 +1,329 @@
+"""The command as its users run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aoti_inspect.cli import DEFAULT_HOSTS, main
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGIN = str(ROOT / "fixtures" / "plugins" / "mlp.so")
+Compile = Callable[..., str]
+#: So that a result does not depend on the machine that runs the tests.
+ANYWHERE = ("--target", "glibc=any,isa=any,machine=any")
+
+
+def run(
+    *arguments: str, stdin: bytes | None = None, **environment: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the command as a process of its own."""
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), **environment}
+    command = [sys.executable, "-m", "aoti_inspect", *arguments]
+    return subprocess.run(command, input=stdin or b"", capture_output=True, env=variables, timeout=60)
+
+
+def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, object]]:
+    """Run the command here and return its exit code and its JSON report."""
+    code = main(["--format", "json", *arguments])
+    return code, json.loads(capsys.readouterr().out)
+
+
+# Exit codes, one test for each outcome
+
+
+def test_B137_nothing_found_is_0(capsys: pytest.CaptureFixture[str]) -> None:
+    code, document = report(capsys, *ANYWHERE, PLUGIN)
+    assert code == document["exit_code"] == 0
+
+
+def test_B137_findings_are_1(capsys: pytest.CaptureFixture[str], compile_library: Compile) -> None:
+    code, _ = report(
+        capsys, *ANYWHERE, compile_library("int AOTInductorModelContainerRun(void) { return 0; }")
+    )
+    assert code == 1
+
+
+@pytest.mark.parametrize(("level", "code"), [("error", 0), ("warning", 1), ("info", 1), ("never", 0)])
+def test_fail_on_chooses_the_severity(
+    capsys: pytest.CaptureFixture[str], compile_library: Compile, smallest_source: str, level: str, code: int
+) -> None:
+    path = compile_library(smallest_source, "-Wl,-z,execstack")
+    assert report(capsys, *ANYWHERE, "--fail-on", level, path)[0] == code
+
+
+def test_B131_what_cannot_be_read_is_2(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "text.so").write_text("hello\n")
+    code, document = report(capsys, str(tmp_path / "text.so"))
+    assert code == 2
+    (artifact,) = document["artifacts"]
+    assert artifact["kind"] == "unreadable"
+    assert artifact["error"]["message"]
+
+
+def test_B139_what_could_not_be_checked_is_3(
+    capsys: pytest.CaptureFixture[str], smallest_plugin: str
+) -> None:
+    code, document = report(capsys, "--target", "glibc=any,isa=baseline", smallest_plugin)
+    assert code == 3
+    (unchecked,) = document["artifacts"][0]["plugins"][0]["not_checked"]
+    assert unchecked["code"] == "AOTI421"
+
+
+def test_an_unreadable_file_outweighs_findings_and_the_others_are_still_reported(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "empty.so").write_bytes(b"")
+    code, document = report(capsys, *ANYWHERE, str(tmp_path / "empty.so"), PLUGIN)
+    assert code == 2
+    assert [artifact["kind"] for artifact in document["artifacts"]] == ["unreadable", "plugin"]
+
+
+def test_a_required_host_that_will_not_load_it_is_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(capsys, *ANYWHERE, "--host", "local", PLUGIN)[0] == 1
+
+
+def test_a_host_that_nobody_asked_for_is_information_only(capsys: pytest.CaptureFixture[str]) -> None:
+    code, document = report(capsys, *ANYWHERE, PLUGIN)
+    verdicts = {v["host"]: v["outcome"] for v in document["artifacts"][0]["plugins"][0]["hosts"]}
+    assert code == 0
+    assert tuple(verdicts) == DEFAULT_HOSTS
+    assert verdicts["local"] == "will not load"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--nonsense", PLUGIN),
+        ("--target", "glibs=2", PLUGIN),
+        ("--host", "torch==0.1", PLUGIN),
+        ("--jobs", "-1", PLUGIN),
+        ("--format", "yaml", PLUGIN),
+        ("nowhere.so",),
+        ("rule",),
+        ("rule", "AOTI999"),
+        ("facts", "nowhere.so"),
+        ("facts", str(ROOT / "README.md")),
+        ("-o", "/nowhere/report", PLUGIN),
+    ],
+)
+def test_wrong_usage_is_2_and_says_why_on_standard_error(arguments: tuple[str, ...]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+# Text
+
+
+def test_the_report_names_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
+    main([*ANYWHERE, PLUGIN])
+    text = capsys.readouterr().out
+    assert "AOTInductor plugin for x86_64, compiled by PyTorch 2.13" in text
+    assert "torch==2.7 to 2.14" in text
+    assert "builtin" in text
+
+
+def test_quiet_leaves_only_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    main([*ANYWHERE, PLUGIN])
+    whole = capsys.readouterr().out
+    main(["-q", *ANYWHERE, PLUGIN])
+    text = capsys.readouterr().out
+    assert text
+    assert text in whole
+    assert "exports" in whole
+    assert "exports" not in text
+
+
+def test_verbose_lists_the_symbols_behind_a_finding(
+    capsys: pytest.CaptureFixture[str], compile_library: Compile
+) -> None:
+    path = compile_library("int AOTInductorModelContainerRun(void) { return 0; }")
+    main([*ANYWHERE, path])
+    short = capsys.readouterr().out
+    main(["-vv", *ANYWHERE, path])
+    long = capsys.readouterr().out
+    assert "\n      AOTInductorModelContainerDelete\n" in long
+    assert "\n      AOTInductorModelContainerDelete\n" not in short
+    assert "build id" in long
+
+
+def test_concise_is_a_line_a_finding(capsys: pytest.CaptureFixture[str], compile_library: Compile) -> None:
+    path = compile_library("int AOTInductorModelContainerRun(void) { return 0; }")
+    main(["--format", "concise", *ANYWHERE, path])
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith(f"{path}: AOTI102 error: ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "colored"),
+    [
+        ((), {}, False),
+        (("--color", "always"), {}, True),
+        (("--color", "always"), {"NO_COLOR": "1"}, True),
+        (("--color", "never"), {}, False),
+    ],
+)
+def test_color_follows_the_flag_and_the_terminal(
+    arguments: tuple[str, ...], environment: dict[str, str], colored: bool
+) -> None:
+    assert (b"\x1b[" in run(*ANYWHERE, *arguments, PLUGIN, **environment).stdout) is colored
+
+
+@pytest.mark.parametrize(("no_color", "colored"), [("", True), ("1", False)])
+def test_NO_COLOR_is_honoured_on_a_terminal(no_color: str, colored: bool) -> None:
+    parent, child = os.openpty()
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "TERM": "xterm"}
+    variables["NO_COLOR"] = no_color
+    command = [
+        sys.executable,
+        "-m",
+        "aoti_inspect",
+        *ANYWHERE,
+        "-q",
+        "--fail-on",
+        "never",
+        "--host",
+        "local",
+        PLUGIN,
+    ]
+    process = subprocess.Popen(command, stdout=child, stderr=subprocess.DEVNULL, env=variables)
+    os.close(child)
+    output = b""
+    try:
+        while chunk := os.read(parent, 65536):
+            output += chunk
+    except OSError:
+        pass  # the terminal's other end was closed: Linux reports that as an error
+    process.wait(timeout=60)
+    os.close(parent)
+    assert b"AOTI301" in output
+    assert (b"\x1b[" in output) is colored
+
+
+def test_B130_names_cannot_write_to_the_terminal(compile_library: Compile, smallest_source: str) -> None:
+    path = compile_library(smallest_source, "-Wl,-soname,\x1b[31mred\r\n", "-Wl,-rpath,/tmp/\x1b[2J")
+    for arguments in ((), ("-vv",), ("--format", "concise")):
+        done = run(*ANYWHERE, *arguments, path)
+        assert b"\x1b" not in done.stdout
+        assert b"\r" not in done.stdout
+    done = run("--format", "json", *ANYWHERE, path)
+    assert b"\x1b" not in done.stdout
+
+
+def test_a_path_that_is_not_utf8_is_shown_escaped(tmp_path: Path, smallest_plugin: str) -> None:
+    path = os.fsencode(tmp_path) + b"/\xff\x1b.so"
+    with open(smallest_plugin, "rb") as source, open(path, "wb") as target:
+        target.write(source.read())
+    for arguments in (("--format", "text"), ("--format", "json")):
+        done = run(*ANYWHERE, *arguments, os.fsdecode(path))
+        assert done.returncode in (0, 3), done.stderr
+        assert rb"\xff" in done.stdout
+
+
+# Streams and files
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-m", "aoti_inspect", "--format", "json", *ANYWHERE, *[PLUGIN] * 1]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables)
+    assert process.stdout is not None
+    process.stdout.close()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert errors == b""
+
+
+def test_standard_input_from_a_pipe_and_from_a_file() -> None:
+    data = Path(PLUGIN).read_bytes()
+    piped = run("--format", "json", *ANYWHERE, "-", stdin=data)
+    document = json.loads(piped.stdout)
+    assert document["artifacts"][0]["path"] == "<stdin>"
+    assert document["artifacts"][0]["plugins"][0]["name"] == "<stdin>"
+    assert document["artifacts"][0]["plugins"][0]["facts"]["size"] == len(data)
+    with open(PLUGIN, "rb") as stream:
+        command = [sys.executable, "-m", "aoti_inspect", "--format", "json", *ANYWHERE, "-"]
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        redirected = subprocess.run(command, stdin=stream, capture_output=True, env=variables, timeout=60)
+    assert json.loads(redirected.stdout) == document
+
+
+def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "report.json"
+    target.write_text("old")
+    assert main(["--format", "json", "-o", str(target), *ANYWHERE, PLUGIN]) == 0
+    assert json.loads(target.read_text())["exit_code"] == 0
+    assert os.listdir(tmp_path) == ["report.json"]
+    (tmp_path / "folder").mkdir()
+    assert main(["-o", str(tmp_path / "folder" / "missing" / "report"), *ANYWHERE, PLUGIN]) == 2
+    assert os.listdir(tmp_path / "folder") == []
+
+
+def test_many_files_are_audited_in_order_by_workers(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, smallest_plugin: str
+) -> None:
+    data = Path(smallest_plugin).read_bytes()
+    for number in range(30):
+        (tmp_path / f"{number:02}.so").write_bytes(data if number % 7 else b"broken")
+    main(["--format", "json", "--jobs", "1", *ANYWHERE, str(tmp_path)])
+    alone = json.loads(capsys.readouterr().out)
+    main(["--format", "json", "--jobs", "3", *ANYWHERE, str(tmp_path)])
+    together = json.loads(capsys.readouterr().out)
+    assert alone == together
+    assert len(alone["artifacts"]) == 30
+
+
+# Sub-commands
+
+
+def test_every_rule_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rule", "--all", "--format", "json"]) == 0
+    rules = json.loads(capsys.readouterr().out)
+    assert len(rules) > 40
+    for entry in rules:
+        assert main(["rule", entry["code"].lower()]) == 0
+        assert entry["page"] in capsys.readouterr().out
+        assert main(["rule", entry["name"]]) == 0
+        capsys.readouterr()
+
+
+def test_a_mistyped_rule_is_answered_with_the_closest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rule", "executble-stack"]) == 2
+    assert "executable-stack" in capsys.readouterr().err
+
+
+def test_facts_of_any_elf_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["facts", os.path.realpath("/proc/self/exe")]) == 0
+    assert json.loads(capsys.readouterr().out)["compiled_by"] is None
+
+
+def test_B113_what_is_not_elf_is_named_for_what_it_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    contents = {
+        "zero.so": (b"", "empty"),
+        "lfs.so": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "LFS"),
+        "script.so": (b"GROUP ( libc.so.6 )\n", "linker script"),
+        "pe.so": (b"MZ" + bytes(58) + b"\x40\0\0\0PE\0\0" + bytes(200), "Windows"),
+        "macho.so": (b"\xcf\xfa\xed\xfe" + bytes(60), "Mach-O"),
+        "ar.so": (b"!<arch>\n" + bytes(60), "static library"),
+        "magic.so": (b"\x7fELF", "ELF"),
+    }
+    for name, (content, _) in contents.items():
+        (tmp_path / name).write_bytes(content)
+    code = main(["--format", "json", str(tmp_path)])
+    document = json.loads(capsys.readouterr().out)
+    assert code == 2
+    for artifact in document["artifacts"]:
+        word = contents[os.path.basename(artifact["path"])][1]
+        assert word.lower() in artifact["error"]["message"].lower(), artifact
+        assert artifact["error"]["help"], artifact
