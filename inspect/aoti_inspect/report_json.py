@@ -15,6 +15,7 @@ from aoti_inspect.audit import SCHEMA_VERSION, ArtifactAudit, PluginAudit
 from aoti_inspect.rules.compiler import fingerprint
 
 if TYPE_CHECKING:
+    from aoti_abi.errors import AotiError
     from aoti_inspect.facts import PluginFacts
     from aoti_inspect.target import Target
 
@@ -58,17 +59,25 @@ def schema_text() -> str:
 
 
 def _artifact(audit: ArtifactAudit) -> dict[str, Json]:
-    error = audit.error
     return {
         "path": audit.path,
         "kind": audit.kind,
-        "error": None
-        if error is None
-        else {"code": error.code, "message": error.message, "cause": error.cause, "help": error.hint},
+        "error": None if audit.error is None else _error(audit.error),
+        "problems": [_error(problem) for problem in audit.problems],
         "summary": [{"label": label, "text": text} for label, text in audit.summary],
         "findings": [finding._asdict() for finding in audit.findings],
         "not_checked": [entry._asdict() for entry in audit.not_checked],
         "plugins": [_plugin(plugin) for plugin in audit.plugins],
+    }
+
+
+def _error(error: AotiError) -> dict[str, Json]:
+    return {
+        "code": error.code,
+        "path": error.path,
+        "message": error.message,
+        "cause": error.cause,
+        "help": error.hint,
     }
 
 

@@ -10,6 +10,7 @@ from aoti_inspect.rules.wording import counted, sized
 from aoti_inspect.text import printable
 
 if TYPE_CHECKING:
+    from aoti_abi.errors import AotiError
     from aoti_inspect.audit import ArtifactAudit, PluginAudit
     from aoti_inspect.facts import PluginFacts, Weights
     from aoti_inspect.findings import Finding, HostVerdict
@@ -49,12 +50,7 @@ def render(
     paint = painter(color)
     path = printable(audit.path)
     if audit.error is not None:
-        error = audit.error
-        cause = f" ({printable(error.cause)})" if error.cause else ""
-        verdict = paint("error", "cannot be checked")
-        yield f"{paint('bold', path)}: {verdict}: {printable(error.message)}{cause}"
-        if error.hint:
-            yield f"  help: {printable(error.hint)}"
+        yield from _error(audit.error, path, paint)
         return
     if audit.kind != "plugin" and not quiet:
         yield f"{paint('bold', path)}: {audit.kind}, {counted(len(audit.plugins), 'plugin')}"
@@ -63,6 +59,8 @@ def render(
     yield from _findings(audit.findings, paint, verbose)
     for entry in audit.not_checked:
         yield _unchecked(entry.code, entry.name, entry.reason, paint)
+    for problem in audit.problems:
+        yield from _error(problem, printable(problem.path or audit.path), paint)
     for plugin in audit.plugins:
         if audit.kind != "plugin" and not quiet:
             yield ""
@@ -73,6 +71,8 @@ def concise(audit: ArtifactAudit) -> Iterator[str]:
     """Yield one line for each finding: ``path: CODE severity: message``."""
     if audit.error is not None:
         yield f"{printable(audit.path)}: unreadable: {printable(audit.error.message)}"
+    for problem in audit.problems:
+        yield f"{printable(problem.path or audit.path)}: unreadable: {printable(problem.message)}"
     for finding in audit.findings:
         yield f"{printable(audit.path)}: {finding.code} {finding.severity}: {printable(finding.message)}"
     for plugin in audit.plugins:
@@ -87,7 +87,7 @@ def summary(audits: list[ArtifactAudit], *, color: bool = False) -> str:
     """Return the closing line: what was found in all artifacts together."""
     paint = painter(color)
     findings = [finding for audit in audits for finding in audit.all_findings()]
-    unreadable = sum(audit.error is not None for audit in audits)
+    unreadable = sum(len(audit.problems) + (audit.error is not None) for audit in audits)
     unchecked = sum(len(audit.all_not_checked()) for audit in audits)
     errors = sum(finding.severity == "error" for finding in findings)
     warnings = sum(finding.severity == "warning" for finding in findings)
@@ -255,6 +255,14 @@ def _findings(findings: tuple[Finding, ...], paint: Paint, verbose: int) -> Iter
                 yield f"      {paint('dim', more)}"
         if finding.help:
             yield f"    help: {printable(finding.help)}"
+
+
+def _error(error: AotiError, name: str, paint: Paint) -> Iterator[str]:
+    cause = f" ({printable(error.cause)})" if error.cause else ""
+    verdict = paint("error", "cannot be checked")
+    yield f"{paint('bold', name)}: {verdict}: {printable(error.message)}{cause}"
+    if error.hint:
+        yield f"  help: {printable(error.hint)}"
 
 
 def _unchecked(code: str, name: str, reason: str, paint: Paint) -> str:
