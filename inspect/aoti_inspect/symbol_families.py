@@ -38,26 +38,10 @@ _TOOLCHAIN = frozenset(
     }
 )
 #: Itanium-mangled namespaces of libtorch: at, c10, torch, caffe2 (nested names start with their length).
-_LIBTORCH_NAMESPACES = ("N2at", "N3c10", "N5torch", "N6caffe2", "NK2at", "NK3c10", "NK5torch", "NK6caffe2")
+_LIBTORCH_NAMESPACES = ("N2at", "N3c10", "N5torch", "N6caffe2")
 #: What precedes the name proper in special symbols: vtables, typeinfo, guards, thunks, TLS wrappers.
 _SPECIAL = ("TV", "TT", "TI", "TS", "GV", "TH", "TW", "Tc", "GR")
-_STD_STARTS = (
-    "NSt",
-    "NKSt",
-    "St",
-    "Ss",
-    "NSs",
-    "NKSs",
-    "Sa",
-    "Si",
-    "So",
-    "Sd",
-    "NSi",
-    "NSo",
-    "NSd",
-    "NKSo",
-    "NKSi",
-)
+_STD_STARTS = ("NSt", "St", "Ss", "NSs", "Sa", "Si", "So", "Sd", "NSi", "NSo", "NSd")
 _CXX_C_NAMES = ("__cxa_", "__gxx_personality", "__dynamic_cast", "_Unwind_")
 
 
@@ -86,12 +70,15 @@ def family(name: str) -> Family:
 
 def _cxx_family(mangled: str) -> Family:
     rest = mangled[2:] if mangled.startswith(_SPECIAL) else mangled
+    if rest.startswith("N"):
+        # A member function's cv- and ref-qualifiers stand before its scope: _ZNKSt..., _ZNOSt..., _ZNKRSt...
+        rest = "N" + rest[1:].lstrip("rVKRO")
     # libc++ puts everything in an inline namespace std::__1 (or a vendor's __N1, __ndk1).
     if "NSt3__1" in rest or "NSt6__ndk1" in rest or "NKSt3__1" in rest:
         return "libc++"
     if rest.startswith(("N10__cxxabiv1", "nw", "na", "dl", "da")) or rest.startswith(_STD_STARTS):
         return "c++"
-    if any(rest.startswith(namespace) for namespace in _LIBTORCH_NAMESPACES):
+    if rest.startswith(_LIBTORCH_NAMESPACES):
         return "libtorch-c++"
     return "other"
 
@@ -114,6 +101,13 @@ def uses_old_string_abi(name: str) -> bool:
                 position += 1
             # An identifier follows its length; a length past the end is no mangled name.
             position += int(name[start : min(position, start + 6)])
+        elif char == "L" and name[position + 1 : position + 2].islower():
+            # An integer among template arguments, Li16E: its digits are no length either.
+            close = name.find("E", position)
+            if close < 0 or not name[position + 2 : close].removeprefix("n").isdigit():
+                position += 1
+            else:
+                position = close + 1
         elif name.startswith("Ss", position):
             return True
         elif (

@@ -49,7 +49,13 @@ def not_a_plugin(context: Context) -> Iterator[Report]:
     # Without a dynamic section nothing can be said of symbols; AOTI432 speaks of that.
     if exports.container or not context.plugin.elf.is_dynamic:
         return
-    if exports.runtime:
+    if exports.shims:
+        message = (
+            f"not an AOTInductor plugin but a host: it defines {counted(len(exports.shims), 'host function')}, "
+            "and no AOTInductor*"
+        )
+        fix = "to judge plugins against it, pass it with --host"
+    elif exports.runtime:
         message = (
             f"no AOTInductor* function is exported, though {counted(exports.runtime, 'symbol')} of "
             "torch::aot_inductor are: the entry points were hidden when it was linked"
@@ -59,7 +65,8 @@ def not_a_plugin(context: Context) -> Iterator[Report]:
         message = "not an AOTInductor plugin: it exports nothing at all"
         fix = "pass the .so that torch._inductor.aot_compile returned, or the .pt2 package"
     else:
-        message = f"not an AOTInductor plugin: none of its {counted(exports.total, 'export')} is AOTInductor*"
+        count = counted(exports.total, "export")
+        message = f"not an AOTInductor plugin: none of its {count} is AOTInductor*"
         fix = "pass the .so that torch._inductor.aot_compile returned, or the .pt2 package"
     yield Report(message, fix)
 

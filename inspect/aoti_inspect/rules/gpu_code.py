@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aoti_abi.versions import parse_version
 from aoti_inspect.releases import PTX_CUDA
-from aoti_inspect.rules import imports
+from aoti_inspect.rules import imports, version_needs
 from aoti_inspect.rules.registry import Context, Report, Unchecked, rule
 from aoti_inspect.rules.wording import counted, listed
 
@@ -162,7 +162,7 @@ def ptx_version(context: Context) -> Iterator[Report]:
     versions = {
         image.ptx_version
         for image in context.plugin.gpu
-        if image.ptx_version and all(part.isdigit() for part in image.ptx_version.split("."))
+        if image.ptx_version and version_needs.number_of(f"PTX_{image.ptx_version}", "PTX_")
     }
     if versions:
         top = max(versions, key=parse_version)

@@ -38,7 +38,7 @@ def needs_libtorch(context: Context) -> Iterator[Report]:
     "libtorch_cpu.so: cannot open shared object file" in a small host that has all the functions.
     """
     libraries = _libtorch(context)
-    if libraries:
+    if libraries and imports.is_plugin(context.plugin):
         yield Report(
             f"loads only where LibTorch is installed: it needs {listed(libraries)}",
             "for a host without LibTorch, compile with aot_inductor.link_libtorch=False (PyTorch 2.10 "
@@ -67,7 +67,7 @@ def host_must_export_shims(context: Context) -> Iterator[Report]:
     "undefined symbol: aoti_torch_dtype_float32" in a process that has PyTorch loaded.
     """
     shims = imports.names(context.plugin, "shim")
-    if shims and not _libtorch(context):
+    if shims and imports.is_plugin(context.plugin) and not _libtorch(context):
         yield Report(
             f"names no provider of the {counted(len(shims), 'host function')} that it calls: the host "
             "must have "
@@ -159,7 +159,7 @@ def other_host_symbols(context: Context) -> Iterator[Report]:
     plugin = context.plugin
     others = imports.by_family(plugin).get("other", ())
     found = sorted({symbol.name for symbol in others if symbol.version is None})
-    if not found:
+    if not found or not imports.is_plugin(plugin):
         return
     own = (
         "libc.",

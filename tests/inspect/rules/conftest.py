@@ -173,3 +173,8 @@ def plugin():
 @pytest.fixture
 def emitted():
     return emitted_by
+
+
+@pytest.fixture(scope="session")
+def plugin_of():
+    return make_plugin

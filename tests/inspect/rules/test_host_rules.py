@@ -163,3 +163,11 @@ def test_B08_prefixed_host_functions(run):
     finding = run("AOTI341", undefined=("executorch_aoti_torch_get_data_ptr",)).only
     assert "prefix executorch_:" in finding.message
     assert run("AOTI341").silent
+
+
+@pytest.mark.parametrize("code", ["AOTI310", "AOTI311", "AOTI321"])
+def test_what_is_no_plugin_needs_no_host(run, code):
+    assert run(
+        code, container=(), undefined=("cblas_sgemm", "aoti_torch_get_dim"), needed=("libc.so.6",)
+    ).silent
+    assert run(code, container=()).silent
