@@ -76,17 +76,14 @@ def load_json(data: memoryview, name: str) -> object:
 
 
 def string_map(data: memoryview, name: str) -> dict[str, str]:
-    """Parse a JSON object of strings, as Inductor's metadata are.
+    """Parse a JSON object as Inductor's metadata are; values that are no strings are kept as JSON.
 
     Raises:
         InvalidProgram: it is something else.
     """
+    import json  # noqa: PLC0415 - as above
+
     content = load_json(data, name)
     if not isinstance(content, dict):
         raise InvalidProgram("it is not a JSON object", path=name)
-    result: dict[str, str] = {}
-    for key, value in content.items():
-        if not isinstance(value, str):
-            raise InvalidProgram(f"the value of {key!r} is not text", path=name)
-        result[key] = value
-    return result
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in content.items()}

@@ -1,9 +1,9 @@
 """Interpreting the pickle of a saved tensor without executing it.
 
-A pickle is a program, and loading one from an untrusted file runs whatever it says. This interpreter knows only
-the opcodes and the four functions that a saved tensor is made of, and calls nothing: a tensor becomes a
-`SavedTensor` that says where its bytes are. Anything else is refused by name. Opcodes: Python's ``pickletools``,
-protocols 2 to 5.
+A pickle is a program, and loading one from an untrusted file runs whatever it says. This interpreter knows
+only the opcodes and the four functions that a saved tensor is made of, and calls nothing: a tensor becomes a
+`SavedTensor` that says where its bytes are. Anything else is refused by name. Opcodes: Python's
+``pickletools``, protocols 2 to 5.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from aoti_abi.errors import NotFound
 from aoti_inspect.findings import Finding, HostVerdict, NotChecked, Severity
 
 if TYPE_CHECKING:
+    from aoti_inspect.artifacts.artifact import Artifact, Plugin
     from aoti_inspect.facts import PluginFacts
     from aoti_inspect.target import Target
 
@@ -27,12 +28,18 @@ class Context(NamedTuple):
         verdicts: the hosts that it must load in, already judged.
         disagreements: where the section table tells another story than the dynamic view, one sentence each;
             empty also if nobody asked for that comparison.
+        artifact: what the plugin came in, for rules about packages; None for a plugin by itself.
+        entry: the plugin's place in the artifact; None where the rules look at the artifact as a whole.
+        siblings: the facts of the artifact's plugins, where the rules look at it as a whole.
     """
 
     plugin: PluginFacts
     target: Target
     verdicts: tuple[HostVerdict, ...]
     disagreements: tuple[str, ...] = ()
+    artifact: Artifact | None = None
+    entry: Plugin | None = None
+    siblings: tuple[PluginFacts, ...] = ()
 
 
 class Report(NamedTuple):

@@ -30,6 +30,8 @@ def weights_external(context: Context) -> Iterator[Report]:
     Segmentation faults and illegal memory accesses in the first run of a model that "loaded fine".
     """
     weights = context.plugin.weights
+    if context.entry is not None and context.entry.weights.kind != "none":
+        return  # They come with the artifact, or their absence is a finding about the artifact.
     if weights.kind == "external":
         amount = f"{sized(weights.required)} of weights" if weights.required else "weights"
         yield Report(

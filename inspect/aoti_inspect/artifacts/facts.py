@@ -1,0 +1,43 @@
+"""From a plugin in an artifact to its facts, without unpacking it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from aoti_abi.errors import AccessFailed, AotiError
+from aoti_inspect.elf.image import ElfImage
+from aoti_inspect.elf.source import BufferSource, FileSource, Source
+from aoti_inspect.plugin import plugin_facts
+
+if TYPE_CHECKING:
+    from aoti_inspect.artifacts.artifact import Plugin
+    from aoti_inspect.facts import PluginFacts
+
+
+def read_facts(plugin: Plugin) -> PluginFacts:
+    """Read a plugin's facts where it lies: in place if it is stored, from memory if it is compressed.
+
+    Raises:
+        AotiError: it can't be had, or is no shared library; see `Plugin.read` and `ElfImage.facts`.
+    """
+    try:
+        metadata = plugin.metadata()
+    except AotiError:
+        metadata = None
+    if plugin.location is None:
+        return _facts(BufferSource(plugin.read()), plugin.name, metadata)
+    place = plugin.location
+    try:
+        descriptor = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise AccessFailed("the file can't be opened", path=place.path, cause=error.strerror) from None
+    try:
+        source = FileSource(descriptor, place.size, start=place.offset, name=plugin.name)
+        return _facts(source, plugin.name, metadata)
+    finally:
+        os.close(descriptor)
+
+
+def _facts(source: Source, name: str, metadata: dict[str, str] | None) -> PluginFacts:
+    return plugin_facts(ElfImage(source, name), metadata=metadata)

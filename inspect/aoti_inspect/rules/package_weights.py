@@ -1,0 +1,200 @@
+"""Rules of the sixth hundred about the weights that come with a plugin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aoti_inspect.rules.package_scope import of_package
+from aoti_inspect.rules.registry import Context, Report, rule
+from aoti_inspect.rules.wording import sized
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@rule("AOTI630", "missing-weight-keys", "error")
+def missing_weight_keys(context: Context) -> Iterator[Report]:
+    """Weights are named, but not there.
+
+    ## Why it matters
+    The plugin needs every one of its constants before the first run; with one missing it reads through a
+    null pointer, or refuses to load.
+
+    ## How it is checked
+    The keys of the payload against the named data of the program and its `.ptd` files; the files of
+    `weights_config.json` against the package's members.
+
+    ## How to fix it
+    Ship the `.ptd` that was written together with the `.pte`; export the package again.
+
+    ## Reports it prevents
+    Loads that succeed and first runs that crash.
+    """
+    yield from of_package(
+        context, "missing-weight-keys", "put the missing files or the right .ptd beside the artifact"
+    )
+
+
+@rule("AOTI631", "weights-name", "warning")
+def weights_name(context: Context) -> Iterator[Report]:
+    """The blob with the weights is not called what the library's would be.
+
+    ## Why it matters
+    It may belong to another build: the blob has no header, so a wrong one gives wrong numbers, not an
+    error.
+
+    ## How it is checked
+    A model's `.blob` members against `<stem>_weights.blob`.
+
+    ## How to fix it
+    Export again; keep library and blob of one build together.
+
+    ## Reports it prevents
+    Plausible but wrong results after an update of one of two files.
+    """
+    for kind in ("weights-name", "several-blobs"):
+        yield from of_package(
+            context, kind, "export the package again instead of exchanging its weights by hand"
+        )
+
+
+@rule("AOTI632", "weight-size", "error")
+def weight_size(context: Context) -> Iterator[Report]:
+    """A weight has another size than the program says.
+
+    ## Why it matters
+    The plugin reads as many bytes as it was compiled for.
+
+    ## How it is checked
+    The size of each named piece of data against the payload's metadata.
+
+    ## How to fix it
+    Program and `.ptd` come from two exports: write both again.
+
+    ## Reports it prevents
+    Reading past a weight's end.
+    """
+    yield from of_package(context, "weight-size", "export the program and its data together")
+
+
+@rule("AOTI633", "missing-weights", "error")
+def missing_weights(context: Context) -> Iterator[Report]:
+    """The weights that the plugin needs are named, but not there.
+
+    ## Why it matters
+    Older runtimes load it all the same and crash in the first run; ExecuTorch 1.5 refuses.
+
+    ## How it is checked
+    The payload's weights key is in no named data, and the plugin was compiled with external constants. A
+    plugin without constants needs none.
+
+    ## How to fix it
+    Put the `.ptd` beside the `.pte`, under the program's name or as the exporter called it
+    (`aoti_cuda_blob.ptd`).
+
+    ## Reports it prevents
+    Illegal memory accesses in the first run of a model whose second file was left behind.
+    """
+    entry = context.entry
+    if entry is None or entry.weights.kind != "missing":
+        return
+    weights = context.plugin.weights
+    if weights.required != 0:
+        amount = f" ({sized(weights.required)})" if weights.required else ""
+        yield Report(
+            f"its weights{amount} should be in {entry.weights.origin!r}, which is not there",
+            "put the .ptd or the blob that was written with it beside it, or name it with --data",
+            (entry.weights.origin,),
+        )
+
+
+@rule("AOTI634", "blob-size", "error")
+def blob_size(context: Context) -> Iterator[Report]:
+    """The blob with the weights has another size than the plugin needs.
+
+    ## Why it matters
+    The plugin is given the blob's address and no length. It copies what it was compiled for, past the end
+    of a shorter blob. A longer one belongs to another build.
+
+    ## How it is checked
+    The size of the blob against the constants that the plugin's code lists.
+
+    ## How to fix it
+    Export again, and keep plugin and blob of one build together.
+
+    ## Reports it prevents
+    Crashes or wrong numbers after one of two files was exchanged.
+    """
+    entry = context.entry
+    if entry is None or entry.weights.kind != "blob":
+        return
+    size, required = entry.weights.size, context.plugin.weights.required
+    if not required or size == required:
+        return
+    if size < required:
+        yield Report(
+            f"its weights need {sized(required)} and {entry.weights.origin!r} has {sized(size)}: binding it "
+            "reads past the end",
+            "use the blob that was written with this plugin",
+            (entry.weights.origin,),
+        )
+    else:
+        yield Report(
+            f"its weights need {sized(required)} and {entry.weights.origin!r} has {sized(size)}",
+            "use the blob that was written with this plugin",
+            (entry.weights.origin,),
+            "warning",
+        )
+
+
+@rule("AOTI635", "weights-unused", "warning")
+def weights_unused(context: Context) -> Iterator[Report]:
+    """Weights come with a plugin that has its own inside.
+
+    ## Why it matters
+    A plugin with embedded weights accepts a blob, reports success and ignores it.
+
+    ## How it is checked
+    The plugin has a constants section or appended weights, and the artifact has a blob for it too.
+
+    ## How to fix it
+    Ship one of the two.
+
+    ## Reports it prevents
+    New weights that have no effect.
+    """
+    entry = context.entry
+    if entry is None or entry.weights.kind != "blob":
+        return
+    if context.plugin.weights.kind in ("embedded", "appended"):
+        yield Report(
+            f"it has weights of its own, so that binding {entry.weights.origin!r} changes nothing",
+            "leave the file out, or compile with aot_inductor.package_constants_in_so=False",
+            (entry.weights.origin,),
+        )
+
+
+@rule("AOTI636", "weights-not-automatic", "info")
+def weights_not_automatic(context: Context) -> Iterator[Report]:
+    """The package's weights are not bound when PyTorch loads it.
+
+    ## Why it matters
+    `aoti_load_package` ignores weights that were stored with `pickle_weights`, and the first run crashes.
+    This toolkit binds them.
+
+    ## How it is checked
+    `weights_config.json` in the model's folder.
+
+    ## How to fix it
+    Load with `load_weights_from_disk=True`, or export with
+    `package_constants_on_disk_format="binary_blob"`.
+
+    ## Reports it prevents
+    Segmentation faults in the first run of a package that "has the weights in it".
+    """
+    entry = context.entry
+    if entry is not None and entry.weights.kind == "tensors" and not entry.weights.automatic:
+        yield Report(
+            f"its weights lie in {entry.weights.origin!r} one by one; PyTorch binds them only when asked",
+            "load it with torch.export.pt2_archive load_pt2(..., load_weights_from_disk=True)",
+        )
