@@ -50,10 +50,8 @@ def not_a_plugin(context: Context) -> Iterator[Report]:
     if exports.container or not context.plugin.elf.is_dynamic:
         return
     if exports.shims:
-        message = (
-            f"not an AOTInductor plugin but a host: it defines {counted(len(exports.shims), 'host function')}, "
-            "and no AOTInductor*"
-        )
+        count = counted(len(exports.shims), "host function")
+        message = f"not an AOTInductor plugin but a host: it defines {count}, and no AOTInductor*"
         fix = "to judge plugins against it, pass it with --host"
     elif exports.runtime:
         message = (

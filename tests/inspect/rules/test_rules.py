@@ -41,7 +41,7 @@ def test_every_rule_has_a_page_with_all_parts(rule):
     assert positions == sorted(positions)
     for part, following in zip(PARTS, (*PARTS[1:], None), strict=True):
         body = page.split(part)[1].split(following)[0] if following else page.split(part)[1]
-        assert len(body.strip()) > 10, part
+        assert body.strip(), part
 
 
 @pytest.mark.parametrize("rule", all_rules().values(), ids=all_rules())
@@ -51,7 +51,7 @@ def test_every_code_lies_in_its_hundred(rule):
     assert rule.severity in SEVERITIES
     module = inspect.getmodule(rule.check).__name__.rpartition(".")[2]
     if module.startswith("package"):
-        assert 610 <= int(rule.code[4:]) < 700 or 750 <= int(rule.code[4:])
+        assert 610 <= int(rule.code[4:]) < 700 or int(rule.code[4:]) >= 750
     else:
         assert module in HUNDREDS[rule.code[4]]
 
