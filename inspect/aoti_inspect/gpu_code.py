@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from aoti_inspect.elf.format import EM_CUDA, MAGIC
 from aoti_inspect.facts import GpuImage
+from aoti_inspect.text import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,13 +39,14 @@ _ELF64 = struct.Struct("<HHIQQQIHHHHHH")
 _ABI_V2 = 8
 _FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 _CUDA_LIBRARIES = ("libcuda.so", "libcudart.so", "libnvrtc.so")
+_START = b"_start\0"
 _PTX_HEAD = 4096
 
 
 def find_gpu_code(image: ElfImage, facts: ElfFacts) -> tuple[GpuImage, ...]:
     """List the GPU code, each piece once, in the file's order; at most `MAX_IMAGES`."""
     found: dict[int, GpuImage] = {}
-    for offset, size in _places(image, facts):
+    for offset, size in _places(image):
         for item in _read(image, offset, size):
             found.setdefault(item.offset, item)
             if len(found) == MAX_IMAGES:
@@ -69,21 +71,30 @@ def uses_cuda(facts: ElfFacts) -> bool:
     )
 
 
-def _places(image: ElfImage, facts: ElfFacts) -> Iterator[tuple[int, int]]:
+def _places(image: ElfImage) -> Iterator[tuple[int, int]]:
     """Yield offset and size of what symbols or sections say is GPU code."""
     for section in image.sections or ():
         if section.name in _FATBIN_SECTIONS:
             yield section.offset, section.size
-    if not facts.exports.container and not uses_cuda(facts):
-        return
-    for name in list(image.defined_names()):
-        if name.startswith("__") and name.endswith("_start"):
-            start, end = image.find(name), image.find(name[: -len("start")] + "end")
-            if start is None or end is None or end.value <= start.value:
-                continue
-            offset = image.space.offset_of(start.value)
-            if offset is not None:
-                yield offset, min(end.value - start.value, image.space.available(start.value))
+    for name in _kernels(image.strings.data):
+        start, end = image.find(f"{name}start"), image.find(f"{name}end")
+        if start is None or end is None or end.value <= start.value:
+            continue
+        offset = image.space.offset_of(start.value)
+        if offset is not None:
+            yield offset, min(end.value - start.value, image.space.available(start.value))
+
+
+def _kernels(strings: bytes) -> Iterator[str]:
+    """Yield the names in a string table that are ``__NAME_start``, up to the last underscore."""
+    at = strings.find(_START)
+    for _ in range(MAX_IMAGES):
+        if at < 0:
+            return
+        begin = strings.rfind(b"\0", 0, at) + 1
+        if strings.startswith(b"__", begin):
+            yield decode(strings[begin : at + 1])
+        at = strings.find(_START, at + 1)
 
 
 def _read(image: ElfImage, offset: int, size: int) -> Iterator[GpuImage]:

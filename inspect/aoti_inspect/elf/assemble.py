@@ -77,9 +77,9 @@ def assemble(image: ElfImage) -> ElfFacts:
 
 def _undefined(image: ElfImage) -> tuple[Symbol, ...]:
     table = image.symbol_table
-    names, info, sections = table.columns
+    names, info, _ = table.columns
     versions = table.versions
-    indices = [index for index, section in enumerate(sections) if not section][1:]
+    indices = table.columns.undefined()
     column = versions.column(indices[-1] + 1) if indices else None
     symbols = []
     nameless = 0

@@ -10,10 +10,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from aoti_inspect.elf import format as elf
+from aoti_inspect.elf.symbols import NOT_LOCAL, both
 from aoti_inspect.facts import ExportSummary
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aoti_inspect.elf.strings import StringTable
     from aoti_inspect.elf.symbols import Columns
 
@@ -21,9 +24,11 @@ _CONTAINER = (b"AOTInductor",)
 _SHIMS = (b"aoti_torch_", b"torch_")
 #: Vtables, VTT, typeinfo and its name, guard variables, construction vtables, transaction clones.
 _SPECIAL = (b"", b"TV", b"TT", b"TI", b"TS", b"GV", b"TC", b"GTt", b"GR", b"Z", b"GVZ")
-#: ``std``, its abbreviations (Sa, Ss, Sb, Si, So, Sd), and libstdc++'s and libc++abi's own namespaces.
+#: ``std`` and its abbreviations (allocator, string, basic_string, iostreams).
+_STD_NAMES = (b"St", b"Sa", b"Ss", b"Sb", b"Si", b"So", b"Sd")
+#: Those, and libstdc++'s and libc++abi's own namespaces.
 _STD_SCOPES = (
-    b"S",
+    *_STD_NAMES,
     b"9__gnu_cxx",
     b"10__cxxabiv1",
     b"10__gnu_norm",
@@ -35,7 +40,7 @@ _STD_SCOPES = (
 _QUALIFIERS = (b"N", b"NK", b"NV", b"NVK", b"NR", b"NKR", b"NO", b"NKO")
 _STD = (
     *(b"_Z" + special + b"N" + scope for special in _SPECIAL for scope in _STD_SCOPES),
-    *(b"_Z" + special + b"S" for special in _SPECIAL),
+    *(b"_Z" + special + scope for special in _SPECIAL for scope in _STD_NAMES),
     *(
         b"_Z" + local + cv + scope
         for local in (b"", b"Z", b"GVZ")
@@ -48,108 +53,81 @@ _RUNTIME = tuple(
     b"_Z" + special + nested + b"5torch12aot_inductor" for special in _SPECIAL for nested in (b"N", b"NK")
 )
 _KEY = 4
+#: Thunks carry offsets between their marker and the name: ``_ZTv0_n24_NSt...``, ``_ZThn16_NSi...``.
+_THUNKS = (b"_ZTv", b"_ZTh", b"_ZTc")
+_OF_CONTAINER, _OF_HOST, _OF_STD, _OF_RUNTIME, _OF_THUNKS = range(5)
 
 
-def _by_key() -> dict[bytes, tuple[tuple[bytes, ...], ...]]:
-    """Group the prefixes of each family by their first four bytes; shorter ones stand under every key."""
-    families = (_CONTAINER, _SHIMS, _RUNTIME, _STD)
-    keys = {prefix[:_KEY] for prefixes in families for prefix in prefixes if len(prefix) >= _KEY}
-    keys |= {prefix + bytes((last,)) for prefix in (b"_ZS",) for last in range(33, 127)}
+def _by_key() -> dict[bytes, tuple[tuple[int, tuple[bytes, ...]], ...]]:
+    """Group the prefixes of each family by their first four bytes."""
+    families = {
+        _OF_CONTAINER: _CONTAINER,
+        _OF_HOST: _SHIMS,
+        _OF_RUNTIME: _RUNTIME,
+        _OF_STD: _STD,
+        _OF_THUNKS: _THUNKS,
+    }
+    grouped: dict[bytes, dict[int, list[bytes]]] = {}
+    for kind, prefixes in families.items():
+        for prefix in prefixes:
+            grouped.setdefault(prefix[:_KEY], {}).setdefault(kind, []).append(prefix)
     return {
-        key: tuple(
-            tuple(prefix for prefix in prefixes if prefix.startswith(key) or key.startswith(prefix))
-            for prefixes in families
-        )
-        for key in keys
+        key: tuple((kind, tuple(prefixes)) for kind, prefixes in kinds.items())
+        for key, kinds in grouped.items()
     }
 
 
 _PREFIXES = _by_key()
-#: Thunks carry offsets between their marker and the name: ``_ZTv0_n24_NSt...``, ``_ZThn16_NSi...``.
-_THUNKS = frozenset((b"_ZTv", b"_ZTh", b"_ZTc"))
-_KEYS = frozenset(_PREFIXES) | _THUNKS
-_LOCAL_MARK = bytes(1 if value < 16 else 0 for value in range(256))
-_UNIQUE_MARK = bytes(1 if value >> 4 == elf.STB_UNIQUE else 0 for value in range(256))
+#: The fourth byte of a name rules most names out before anything is compared.
+_FOURTH = frozenset(key[3] for key in _PREFIXES)
+_GLOBAL = bytes(value >> 4 == 1 for value in range(256))
+_NOT_GLOBAL = bytes(value > 15 and value >> 4 != 1 for value in range(256))
+_UNIQUE = bytes(value >> 4 == elf.STB_UNIQUE for value in range(256))
 _EXAMPLES = 5
 
 
 def summarize(columns: Columns, strings: StringTable) -> ExportSummary:
     """Count and name the symbols that are defined and not local."""
-    names, info, sections = columns
     data = strings.data
-    starts = data.startswith
-    candidates = [
-        (name, bind)
-        for name, bind, section in zip(names, info, sections, strict=True)
-        if section and bind > 15 and data[name : name + _KEY] in _KEYS
-    ]
-    container: list[int] = []
-    shims: list[int] = []
-    runtime = 0
-    std: list[int] = []
-    std_strong: list[int] = []
-    for name, bind in candidates:
-        key = data[name : name + _KEY]
-        if key in _THUNKS:
-            is_container, is_shim, is_runtime, is_std = False, False, False, _is_std_thunk(data, name)
-        else:
-            of_container, of_shims, of_runtime, of_std = _PREFIXES[key]
-            is_std = starts(of_std, name)
-            is_runtime = not is_std and starts(of_runtime, name)
-            is_container = starts(of_container, name)
-            is_shim = starts(of_shims, name)
-        if is_std:
-            std.append(name)
-            if bind >> 4 == 1:
-                std_strong.append(name)
-        elif is_runtime:
-            runtime += 1
-        elif is_container:
-            container.append(name)
-        elif is_shim:
-            shims.append(name)
-    total = len(names) - sections.count(elf.SHN_UNDEF)
-    total -= sum(1 for index in _positions(info.translate(_LOCAL_MARK)) if sections[index])
-    unique = [names[index] for index in _positions(info.translate(_UNIQUE_MARK)) if sections[index]]
-    known = len(container) + len(shims) + len(std) + runtime
-    others = (
-        name
-        for name, bind, section in zip(names, info, sections, strict=True)
-        if section and bind > 15 and not _known(data, name)
-    )
+    strong = _sort(data, columns.exported(_GLOBAL))
+    weak = _sort(data, columns.exported(_NOT_GLOBAL))
+    total = both(columns.defined, columns.info.translate(NOT_LOCAL)).count(1)
+    known = sum(map(len, strong)) + sum(map(len, weak))
+    others = (name for name in columns.exported(NOT_LOCAL) if not any(_sort(data, (name,))))
     return ExportSummary(
         total=total,
-        container=_texts(container, strings),
-        shims=_texts(shims, strings),
-        std=len(std),
-        std_strong=len(std_strong),
-        std_examples=_texts((std_strong or std)[:_EXAMPLES], strings),
-        runtime=runtime,
-        unique=_texts(unique, strings),
+        container=_texts(strong[_OF_CONTAINER] + weak[_OF_CONTAINER], strings),
+        shims=_texts(strong[_OF_HOST] + weak[_OF_HOST], strings),
+        std=len(strong[_OF_STD]) + len(weak[_OF_STD]),
+        std_strong=len(strong[_OF_STD]),
+        std_examples=_texts((strong[_OF_STD] or weak[_OF_STD])[:_EXAMPLES], strings),
+        runtime=len(strong[_OF_RUNTIME]) + len(weak[_OF_RUNTIME]),
+        unique=_texts(list(columns.exported(_UNIQUE)), strings),
         others=total - known,
         other_examples=_texts(list(islice(others, _EXAMPLES)) if total > known else [], strings),
     )
 
 
-def _positions(marks: bytes) -> list[int]:
-    found = []
-    at = marks.find(1)
-    while at >= 0:
-        found.append(at)
-        at = marks.find(1, at + 1)
-    return found
+def _sort(data: bytes, names: Iterable[int]) -> tuple[list[int], ...]:
+    """Sort names, given by their offsets, into the four families that are named; drop the others."""
+    found: tuple[list[int], ...] = ([], [], [], [], [])
+    offsets = list(names)
+    if max(offsets, default=0) + _KEY > len(data):
+        # No name but a hostile one begins in the last bytes of the table.
+        offsets = [name for name in offsets if name + _KEY <= len(data)]
+    starts, families = data.startswith, _PREFIXES.get
+    for name in [name for name in offsets if data[name + 3] in _FOURTH]:
+        for kind, prefixes in families(data[name : name + _KEY], ()):
+            if starts(prefixes, name):
+                found[kind].append(name)
+                break
+    found[_OF_STD].extend(name for name in found[_OF_THUNKS] if _is_std_thunk(data, name))
+    return found[:_OF_THUNKS]
 
 
 def _is_std_thunk(data: bytes, name: int) -> bool:
     head = data[name : name + 40].partition(b"\0")[0]
     return b"_NS" in head or b"_NKS" in head
-
-
-def _known(data: bytes, name: int) -> bool:
-    key = data[name : name + _KEY]
-    if key in _THUNKS:
-        return _is_std_thunk(data, name)
-    return key in _PREFIXES and any(data.startswith(prefixes, name) for prefixes in _PREFIXES[key])
 
 
 def _texts(names: list[int], strings: StringTable) -> tuple[str, ...]:

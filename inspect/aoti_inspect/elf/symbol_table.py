@@ -13,7 +13,17 @@ from aoti_abi.errors import InvalidProgram
 from aoti_inspect.elf import format as elf
 from aoti_inspect.elf.hashes import MAX_SYMBOLS, GnuHash, SysvHash, open_gnu_hash, open_sysv_hash
 from aoti_inspect.elf.symbol_versions import SymbolVersions
-from aoti_inspect.elf.symbols import BINDINGS, Columns, DynamicSymbol, binding_name, read_columns, read_symbol
+from aoti_inspect.elf.symbols import (
+    BINDINGS,
+    NOT_LOCAL,
+    Columns,
+    DynamicSymbol,
+    binding_name,
+    both,
+    positions,
+    read_columns,
+    read_symbol,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +33,7 @@ if TYPE_CHECKING:
     from aoti_inspect.elf.strings import StringTable
 
 #: Defined symbols that are looked up to find out whether a hash table tells the truth.
-_SAMPLES = 16
+_SAMPLES = 8
 #: Entries behind the last one that a hash table covers that are looked at.
 _MAX_EXTRA = 1 << 16
 
@@ -148,7 +158,7 @@ class SymbolTable:
     def columns(self) -> Columns:
         """The table by columns; empty if there is none."""
         if self.address is None or not self.count:
-            return Columns([], b"", [])
+            return Columns([], b"", b"")
         raw = self._space.read(self.address, self.count * self.entry_size)
         return read_columns(raw, self._layout)
 
@@ -176,11 +186,10 @@ class SymbolTable:
 
     def defined_names(self) -> Iterator[str]:
         """Yield the names of the entries that are defined and not local, in the table's order."""
-        for name, info, section in zip(*self.columns, strict=True):
-            if section and info > 15:
-                text = self._strings.text(name)
-                if text:
-                    yield text
+        for name in self.columns.exported(NOT_LOCAL):
+            text = self._strings.text(name)
+            if text:
+                yield text
 
     # Where a name is
 
@@ -263,9 +272,9 @@ class SymbolTable:
     @cached_property
     def _by_name(self) -> dict[bytes, int]:
         found: dict[bytes, int] = {}
-        for index, (name, info, section) in enumerate(zip(*self.columns, strict=True)):
-            if section and info > 15:
-                raw = self._strings.raw(name)
-                if raw and (raw not in found or self.versions.is_hidden(found[raw])):
-                    found[raw] = index
+        names, info, defined = self.columns
+        for index in positions(both(defined, info.translate(NOT_LOCAL)), 1):
+            raw = self._strings.raw(names[index])
+            if raw and (raw not in found or self.versions.is_hidden(found[raw])):
+                found[raw] = index
         return found

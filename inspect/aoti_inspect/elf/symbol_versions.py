@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import sys
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -85,8 +87,9 @@ class SymbolVersions:
         if len(raw) < 2 * count:
             self._note("the versions of the symbols (DT_VERSYM) reach outside of the file")
             raw = raw[: len(raw) & ~1]
-        order = self._layout.byte_order
-        return [int.from_bytes(raw[at : at + 2], order) for at in range(0, len(raw), 2)]
+        if self._layout.byte_order == sys.byteorder:
+            return memoryview(raw).cast("H").tolist()
+        return [number for (number,) in struct.iter_unpack(f"{self._layout.mark}H", raw)]
 
     def need(self, raw_index: int) -> Need | None:
         """Return the needed version behind DT_VERSYM's ``raw_index``; None if it is another kind."""

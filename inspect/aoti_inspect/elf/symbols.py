@@ -7,11 +7,14 @@ for a symbol that somebody asks for.
 from __future__ import annotations
 
 import sys
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_inspect.elf import format as elf
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aoti_inspect.facts import Binding
 
 #: STB_* by number; every other number is "other".
@@ -24,12 +27,40 @@ class Columns(NamedTuple):
     Attributes:
         names: st_name, offsets into DT_STRTAB.
         info: st_info; the upper four bits bind, the lower four are the type.
-        sections: st_shndx; 0 is undefined.
+        defined: 1 for each symbol with a section (st_shndx), 0 for each undefined one.
     """
 
     names: list[int]
     info: bytes
-    sections: list[int]
+    defined: bytes
+
+    def exported(self, bindings: bytes) -> Iterator[int]:
+        """Yield st_name of the defined symbols whose ``st_info`` has a 1 in ``bindings`` (256 bytes)."""
+        return compress(self.names, both(self.defined, self.info.translate(bindings)))
+
+    def undefined(self) -> list[int]:
+        """Return the indices of the undefined symbols, the null entry left out."""
+        return positions(self.defined, 0)[1:]
+
+
+#: For `Columns.exported`: everything that is not local.
+NOT_LOCAL = bytes(value > 15 for value in range(256))
+
+
+def both(left: bytes, right: bytes) -> bytes:
+    """Return the positions that are 1 in both masks, as a mask."""
+    common = int.from_bytes(left, "little") & int.from_bytes(right, "little")
+    return common.to_bytes(len(left), "little")
+
+
+def positions(mask: bytes, value: int) -> list[int]:
+    """Return where ``value`` is in a mask."""
+    found = []
+    at = mask.find(value)
+    while at >= 0:
+        found.append(at)
+        at = mask.find(value, at + 1)
+    return found
 
 
 class DynamicSymbol(NamedTuple):
@@ -59,25 +90,22 @@ def binding_name(info: int) -> Binding:
     return BINDINGS.get(info >> 4, "other")
 
 
+_NOT_ZERO = bytes(value > 0 for value in range(256))
+
+
 def read_columns(raw: bytes, layout: elf.Layout) -> Columns:
     """Split the bytes of a symbol table, whole entries, into columns."""
-    if layout.bits == 64:
-        info, word_step, name_at, half_step, section_at = raw[4::24], 6, 0, 12, 3
-    else:
-        info, word_step, name_at, half_step, section_at = raw[12::16], 4, 0, 8, 7
+    step = layout.symbol.size
+    info_at, section_at = (4, 6) if layout.bits == 64 else (12, 14)
+    # A section number is not zero if one of its two bytes isn't.
+    low, high = raw[section_at::step], raw[section_at + 1 :: step]
+    either = int.from_bytes(low, "little") | int.from_bytes(high, "little")
+    defined = either.to_bytes(len(low), "little").translate(_NOT_ZERO)
     if layout.byte_order == sys.byteorder:
-        view = memoryview(raw)
-        names = view.cast("I")[name_at::word_step].tolist()
-        sections = view.cast("H")[section_at::half_step].tolist()
-    elif layout.bits == 64:
-        rows = list(layout.symbol.iter_unpack(raw))
-        names = [row[0] for row in rows]
-        sections = [row[3] for row in rows]
+        names = memoryview(raw).cast("I")[:: step // 4].tolist()
     else:
-        rows = list(layout.symbol.iter_unpack(raw))
-        names = [row[0] for row in rows]
-        sections = [row[5] for row in rows]
-    return Columns(names, info, sections)
+        names = [row[0] for row in layout.symbol.iter_unpack(raw)]
+    return Columns(names, raw[info_at::step], defined)
 
 
 def read_symbol(raw: bytes, layout: elf.Layout) -> tuple[int, int, int, int, int]:
