@@ -19,6 +19,7 @@ struct entry {
     void *object;
     uintptr_t library;
     pthread_t thread;
+    int running; /* its destructor is being called: code of the library is still on the stack */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -27,24 +28,33 @@ static pthread_key_t key;
 static int has_key;
 static struct entry *entries; /* of all threads, the newest first */
 
-/* Takes the calling thread's newest entry of a library in [begin, end) out of the list. */
+/* Marks and returns the calling thread's newest entry of a library in [begin, end). */
 static struct entry *take(uintptr_t begin, uintptr_t end)
 {
     pthread_t self = pthread_self();
-    struct entry **place = &entries;
-    struct entry *found = NULL;
+    struct entry *entry;
     pthread_mutex_lock(&lock);
-    while (*place != NULL) {
-        struct entry *entry = *place;
-        if (pthread_equal(entry->thread, self) && entry->library >= begin && entry->library < end) {
-            *place = entry->next;
-            found = entry;
+    for (entry = entries; entry != NULL; entry = entry->next) {
+        if (!entry->running && pthread_equal(entry->thread, self) && entry->library >= begin &&
+            entry->library < end) {
+            entry->running = 1;
             break;
         }
-        place = &entry->next;
     }
     pthread_mutex_unlock(&lock);
-    return found;
+    return entry;
+}
+
+static void drop(struct entry *entry)
+{
+    struct entry **place = &entries;
+    pthread_mutex_lock(&lock);
+    while (*place != entry) {
+        place = &(*place)->next;
+    }
+    *place = entry->next;
+    pthread_mutex_unlock(&lock);
+    free(entry);
 }
 
 static void run(uintptr_t begin, uintptr_t end)
@@ -53,7 +63,7 @@ static void run(uintptr_t begin, uintptr_t end)
     /* The lock is free while a destructor runs: it may register another one. */
     while ((entry = take(begin, end)) != NULL) {
         entry->destroy(entry->object);
-        free(entry);
+        drop(entry);
     }
 }
 
@@ -82,6 +92,7 @@ int cxa_thread_atexit(void (*destroy)(void *), void *object, void *library)
     entry->object = object;
     entry->library = (uintptr_t)library;
     entry->thread = pthread_self();
+    entry->running = 0;
     pthread_mutex_lock(&lock);
     entry->next = entries;
     entries = entry;

@@ -11,8 +11,22 @@ business of `aoti_executor`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from aoti_loader.hosts import Host
 from aoti_loader.loading import load, load_source
 from aoti_loader.plugin import Lease, Plugin
 
-__all__ = ["Host", "Lease", "Plugin", "load", "load_source"]
+if TYPE_CHECKING:
+    from aoti_loader.probing import Probe, probe
+
+__all__ = ["Host", "Lease", "Plugin", "Probe", "load", "load_source", "probe"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `probe` when it is asked for: it brings subprocess and json along."""
+    if name not in ("probe", "Probe"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from aoti_loader import probing  # noqa: PLC0415 - as above
+
+    return getattr(probing, name)

@@ -17,7 +17,7 @@ from aoti_loader.cuda import find_cudart, provide_cuda
 from aoti_loader.explain import explain_refusal
 from aoti_loader.host_choice import choose_host, needs_of, serves_without_libtorch
 from aoti_loader.mending import Mend, plan_mends
-from aoti_loader.plugin import Plugin
+from aoti_loader.plugin import Plugin, unload_waiting
 from aoti_loader.preload import forgotten, open_forgotten, open_named, open_needed
 from aoti_loader.staging import Staged, release, stage
 
@@ -136,6 +136,7 @@ def _load(
     check_isa: bool,
     verify: Callable[[], None] | None = None,
 ) -> Plugin:
+    unload_waiting()
     refuse_unusable(facts, check_isa=check_isa)
     needs = needs_of(facts)
     chosen = choose_host(host, facts, needs)

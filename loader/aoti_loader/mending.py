@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 
 _PT_LOAD, _PT_DYNAMIC, _PT_GNU_STACK = 1, 2, 0x6474E551
 _PF_X = 1
-_DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB, _DT_SYMENT, _DT_VERSYM = 0, 1, 5, 6, 11, 0x6FFFFFF0
+_DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ, _DT_SYMENT = 0, 1, 5, 6, 10, 11
+_DT_VERSYM = 0x6FFFFFF0
 _STB_GLOBAL, _STB_GNU_UNIQUE = 1, 10
 _VER_NDX_GLOBAL = 1
-_SYMBOL_SIZE = 24
+_SYMBOL = struct.Struct("<IBBHQQ")
+_SYMBOL_SIZE = _SYMBOL.size
 
 #: The import that pins a library to its threads, and where it is pointed instead.
 THREAD_ATEXIT = "__cxa_thread_atexit"
@@ -173,10 +175,10 @@ def _clear_executable_stack(headers: _Headers) -> Mend:
 def _unique_to_global(facts: PluginFacts, tables: _Tables, read: Read) -> Mend:
     raw = read(tables.symbols, facts.elf.symbol_count * _SYMBOL_SIZE)
     patches = []
-    for offset in range(4, len(raw), _SYMBOL_SIZE):
-        info = raw[offset]
+    for index, info in enumerate(raw[4::_SYMBOL_SIZE]):
         if info >> 4 == _STB_GNU_UNIQUE:
-            patches.append(Patch(tables.symbols + offset, bytes((_STB_GLOBAL << 4 | info & 15,))))
+            place = tables.symbols + index * _SYMBOL_SIZE + 4
+            patches.append(Patch(place, bytes((_STB_GLOBAL << 4 | info & 15,))))
     return Mend(
         "unique-symbols",
         f"{len(patches)} STB_GNU_UNIQUE symbols made STB_GLOBAL, so that dlclose can unload it",
@@ -186,16 +188,16 @@ def _unique_to_global(facts: PluginFacts, tables: _Tables, read: Read) -> Mend:
 
 def _redirect_thread_exit(facts: PluginFacts, headers: _Headers, tables: _Tables, read: Read) -> Mend:
     raw = read(tables.symbols, facts.elf.symbol_count * _SYMBOL_SIZE)
-    versions = dict(tables.entries).get(_DT_VERSYM)
+    values = dict(tables.entries)
+    strings = read(tables.strings, values.get(_DT_STRSZ, 0))
+    wanted = THREAD_ATEXIT.encode() + b"\0"
     patches = []
-    for index in range(1, len(raw) // _SYMBOL_SIZE):
-        name, _info, _other, section = struct.unpack_from("<IBBH", raw, index * _SYMBOL_SIZE)
-        length = len(THREAD_ATEXIT) + 1
-        if section == 0 and read(tables.strings + name, length) == THREAD_ATEXIT.encode() + b"\0":
+    for index, (name, _info, _other, section, _value, _size) in enumerate(_SYMBOL.iter_unpack(raw)):
+        if section == 0 and strings.startswith(wanted, name):
             patches.append(Patch(tables.symbols + index * _SYMBOL_SIZE, struct.pack("<I", name + _SKIPPED)))
-            if versions is not None:
+            if _DT_VERSYM in values:
                 # The other function has no version.
-                place = headers.offset_of(versions) + 2 * index
+                place = headers.offset_of(values[_DT_VERSYM]) + 2 * index
                 patches.append(Patch(place, struct.pack("<H", _VER_NDX_GLOBAL)))
     return Mend(
         "thread-exit",

@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     from aoti_loader.staging import Staged
 
 
+#: Plugins that were closed while other threads had objects of theirs.
+_waiting: set[Plugin] = set()
+
+
+def unload_waiting() -> None:
+    """Unload what was closed earlier and had to wait for threads to end."""
+    for plugin in tuple(_waiting):
+        plugin.close()
+
+
 class Lease:
     """A claim on a plugin's code: while it is held, the plugin is not unloaded.
 
@@ -197,9 +207,11 @@ class Plugin:
         if objects:
             self.kept_because = (
                 f"{objects} C++ thread_local objects of it belong to other threads that still run; "
-                "close it again when they have ended"
+                "when they have ended it goes with the next load, or when it is closed again"
             )
+            _waiting.add(self)
             return False
+        _waiting.discard(self)
         self._handle = None
         # The functions' addresses are about to end; whoever kept the table must not find them in it.
         witness = next(iter(self.functions.values()), None)
