@@ -50,7 +50,6 @@ class ArtifactAudit(NamedTuple):
         findings, not_checked: of the package as a whole.
         summary: ``(label, text)`` lines about the package: its methods, its weights.
         error: why it could not be read at all.
-        problems: why some plugins in it could not be read; the others were audited.
     """
 
     path: str
@@ -60,12 +59,6 @@ class ArtifactAudit(NamedTuple):
     not_checked: tuple[NotChecked, ...] = ()
     summary: tuple[tuple[str, str], ...] = ()
     error: AotiError | None = None
-    problems: tuple[AotiError, ...] = ()
-
-    @property
-    def readable(self) -> bool:
-        """Whether it and every plugin in it could be read."""
-        return self.error is None and not self.problems
 
     def all_findings(self) -> tuple[Finding, ...]:
         """Return the findings of the package and of each plugin in it."""
@@ -83,7 +76,7 @@ def exit_code(audits: list[ArtifactAudit], fail_on: Severity | None) -> int:
         audits: at least one.
         fail_on: the mildest severity that fails; None if findings never do.
     """
-    if not all(audit.readable for audit in audits):
+    if any(audit.error is not None for audit in audits):
         return 2
     if fail_on is not None:
         failing = SEVERITIES[SEVERITIES.index(fail_on) :]

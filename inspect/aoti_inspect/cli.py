@@ -143,10 +143,7 @@ def _run(arguments: list[str]) -> int:
     else:
         sys.stdout.write(text)
     if options.extract:
-        from aoti_inspect.extract import extract_all  # noqa: PLC0415 - only with --extract
-
-        for line in extract_all(paths, options.extract):
-            print(line, file=sys.stderr)
+        _extract(paths, options.extract)
     return code
 
 
@@ -199,6 +196,19 @@ def _render(audits: list[ArtifactAudit], settings: Settings, options: argparse.N
     if not options.quiet:
         lines += ["", report_text.summary(audits, color=color)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _extract(paths: list[str], directory: str) -> None:
+    """Write the plugins of each artifact out, each artifact into a folder of its own if there are several."""
+    from aoti_inspect.artifacts.extract import extract  # noqa: PLC0415 - only with --extract
+    from aoti_inspect.artifacts.read import open_artifact  # noqa: PLC0415 - as above
+    from aoti_inspect.text import printable  # noqa: PLC0415 - as above
+
+    for number, path in enumerate(paths):
+        target = directory if len(paths) == 1 else os.path.join(directory, f"{number:03}")
+        with open_artifact(path) as artifact:
+            for written in extract(artifact, target):
+                print(f"wrote {printable(written)}", file=sys.stderr)
 
 
 def _facts(arguments: list[str]) -> int:

@@ -37,7 +37,7 @@ def document(audits: list[ArtifactAudit], *, version: str, target: Target, code:
 
 
 def dumps(value: Json, *, indent: int | None = None) -> str:
-    """Serialise, in one line unless ``indent`` is given; undecodable bytes (lone surrogates) become backslash escapes."""
+    """Serialise, in one line unless ``indent`` is given; undecodable bytes become backslash escapes."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     try:
         text.encode("utf-8")
@@ -63,7 +63,6 @@ def _artifact(audit: ArtifactAudit) -> dict[str, Json]:
         "path": audit.path,
         "kind": audit.kind,
         "error": None if audit.error is None else _error(audit.error),
-        "problems": [_error(problem) for problem in audit.problems],
         "summary": [{"label": label, "text": text} for label, text in audit.summary],
         "findings": [finding._asdict() for finding in audit.findings],
         "not_checked": [entry._asdict() for entry in audit.not_checked],

@@ -22,7 +22,7 @@ _OUTCOME_COLOR = {
     "will not load": "error",
     "not checked": "warning",
 }
-_LABEL_WIDTH = 10
+_LABEL_WIDTH = 11
 #: Symbols listed under a finding with ``-v``; all of them are in the JSON report.
 _SYMBOLS_SHOWN = 200
 
@@ -59,8 +59,6 @@ def render(
     yield from _findings(audit.findings, paint, verbose)
     for entry in audit.not_checked:
         yield _unchecked(entry.code, entry.name, entry.reason, paint)
-    for problem in audit.problems:
-        yield from _error(problem, printable(problem.path or audit.path), paint)
     for plugin in audit.plugins:
         if audit.kind != "plugin" and not quiet:
             yield ""
@@ -71,8 +69,6 @@ def concise(audit: ArtifactAudit) -> Iterator[str]:
     """Yield one line for each finding: ``path: CODE severity: message``."""
     if audit.error is not None:
         yield f"{printable(audit.path)}: unreadable: {printable(audit.error.message)}"
-    for problem in audit.problems:
-        yield f"{printable(problem.path or audit.path)}: unreadable: {printable(problem.message)}"
     for finding in audit.findings:
         yield f"{printable(audit.path)}: {finding.code} {finding.severity}: {printable(finding.message)}"
     for plugin in audit.plugins:
@@ -87,7 +83,7 @@ def summary(audits: list[ArtifactAudit], *, color: bool = False) -> str:
     """Return the closing line: what was found in all artifacts together."""
     paint = painter(color)
     findings = [finding for audit in audits for finding in audit.all_findings()]
-    unreadable = sum(len(audit.problems) + (audit.error is not None) for audit in audits)
+    unreadable = sum(audit.error is not None for audit in audits)
     unchecked = sum(len(audit.all_not_checked()) for audit in audits)
     errors = sum(finding.severity == "error" for finding in findings)
     warnings = sum(finding.severity == "warning" for finding in findings)

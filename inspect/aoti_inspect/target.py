@@ -7,10 +7,13 @@ machine's values, which are the default of the command; `parse_target` lays a us
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aoti_abi.errors import InvalidArgument
 from aoti_abi.versions import parse_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: x86-64 and aarch64 instruction sets as Inductor's metadata names them, with the /proc/cpuinfo flags that a
 #: processor shows when it has them (``torch/_inductor/cpu_vec_isa.py``).
@@ -18,6 +21,7 @@ ISA_FLAGS: dict[str, tuple[str, ...]] = {
     "AVX2": ("avx2", "fma", "f16c"),
     "AVX512": ("avx512f", "avx512dq", "avx512vl", "avx512bw", "fma"),
     "AVX512_VNNI": ("avx512_vnni",),
+    "AMX": ("amx_tile", "amx_bf16", "amx_int8"),
     "AMX_TILE": ("amx_tile", "amx_bf16", "amx_int8"),
     "AMX_FP16": ("amx_fp16",),
     "NEON": ("asimd",),
@@ -29,6 +33,7 @@ ISA_FLAGS: dict[str, tuple[str, ...]] = {
 ISA_IMPLIES: dict[str, tuple[str, ...]] = {
     "AVX512": ("AVX2",),
     "AVX512_VNNI": ("AVX512", "AVX2"),
+    "AMX": ("AMX_TILE", "AVX512_VNNI", "AVX512", "AVX2"),
     "AMX_TILE": ("AVX512_VNNI", "AVX512", "AVX2"),
     "AMX_FP16": ("AMX_TILE", "AVX512_VNNI", "AVX512", "AVX2"),
     "SVE": ("NEON",),
@@ -126,7 +131,7 @@ def _sm(text: str) -> int:
     return int(digits)
 
 
-_PARSERS = {
+_PARSERS: dict[str, Callable[[str], Any]] = {
     "glibc": _version,
     "glibcxx": _version,
     "cxxabi": _version,

@@ -7,37 +7,19 @@ import sys
 from typing import TYPE_CHECKING
 
 from aoti_abi.errors import AccessFailed, AotiError, InternalError
-from aoti_inspect.audit import ArtifactAudit, PluginAudit, Settings, by_gravity
+from aoti_inspect.audit import ArtifactAudit, Settings
 from aoti_inspect.collect import STDIN
-from aoti_inspect.hosts.verdicts import judge_all
-from aoti_inspect.rules import all_rules
-from aoti_inspect.rules.registry import Context, run_rules
+from aoti_inspect.plugin_audit import audit_plugin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.artifacts.artifact import Artifact, Plugin
     from aoti_inspect.facts import PluginFacts
 
 #: Fewer files than this are done before worker processes would have started.
 _WORTH_WORKERS = 12
 _MOST_WORKERS = 16
 _ELF_MAGIC = b"\x7fELF"
-
-
-def audit_plugin(
-    facts: PluginFacts,
-    settings: Settings,
-    disagreements: tuple[str, ...] = (),
-    artifact: Artifact | None = None,
-    entry: Plugin | None = None,
-) -> PluginAudit:
-    """Judge the hosts and evaluate every rule on one plugin; in a package, with its place there."""
-    verdicts = judge_all(facts, settings.hosts, settings.target)
-    required = tuple(verdict for verdict in verdicts if verdict.host in settings.required)
-    context = Context(facts, settings.target, required, disagreements, artifact, entry)
-    findings, not_checked = run_rules(context, all_rules())
-    return PluginAudit(facts, by_gravity(findings), tuple(not_checked), verdicts)
 
 
 def audit_path(path: str, settings: Settings) -> ArtifactAudit:
@@ -77,10 +59,11 @@ def _audit_file(path: str, settings: Settings) -> ArtifactAudit:
         return ArtifactAudit(
             path, "plugin", (audit_plugin(facts, settings, _second_view(path, facts, settings)),)
         )
+    from aoti_inspect.artifacts.audit import audit_artifact  # noqa: PLC0415 - as above
     from aoti_inspect.artifacts.read import open_artifact  # noqa: PLC0415 - plugins don't need it
 
     with open_artifact(path) as artifact:
-        return _audit_artifact(path, artifact, settings)
+        return audit_artifact(artifact, settings)
 
 
 def _second_view(path: str, facts: PluginFacts, settings: Settings) -> tuple[str, ...]:
@@ -100,45 +83,6 @@ def _starts_with_elf_magic(path: str) -> bool:
             return stream.read(4) == _ELF_MAGIC
     except (OSError, ValueError):
         return False
-
-
-def _audit_artifact(path: str, artifact: Artifact, settings: Settings) -> ArtifactAudit:
-    """Audit each plugin of a package, then the package as a whole; one broken plugin hides no other."""
-    from aoti_inspect.rules.package_scope import check_package  # noqa: PLC0415 - plugins don't need it
-
-    problems = [error for model in artifact.models.values() for error in model.problems]
-    audits: list[PluginAudit] = []
-    for entry in artifact.plugins:
-        try:
-            facts, disagreements = _packaged_facts(entry, settings)
-        except AotiError as error:
-            error.path = error.path or entry.name
-            problems.append(error)
-            continue
-        audits.append(audit_plugin(facts, settings, disagreements, artifact, entry))
-    findings, not_checked = check_package(artifact, settings.target, tuple(audit.facts for audit in audits))
-    return ArtifactAudit(
-        path,
-        artifact.kind,
-        tuple(audits),
-        by_gravity(findings),
-        tuple(not_checked),
-        artifact.summary,
-        problems=tuple(problems),
-    )
-
-
-def _packaged_facts(entry: Plugin, settings: Settings) -> tuple[PluginFacts, tuple[str, ...]]:
-    from aoti_inspect.elf.image import ElfImage  # noqa: PLC0415 - packages only
-    from aoti_inspect.plugin import plugin_facts  # noqa: PLC0415 - as above
-
-    content = entry.read()
-    facts = plugin_facts(ElfImage(content, entry.name), metadata=entry.metadata())
-    if not settings.second_view:
-        return facts, ()
-    from aoti_inspect.second_view import compare  # noqa: PLC0415 - pyelftools takes 50 ms to import
-
-    return facts, compare(bytes(content), facts.elf)
 
 
 class _standard_input:  # noqa: N801 - used like a function, as contextlib.contextmanager would be

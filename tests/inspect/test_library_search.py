@@ -16,7 +16,14 @@ X86_64, AARCH64 = 62, 183
 
 
 def elf_header(machine: int, bits: int = 64) -> bytes:
-    return b"\x7fELF" + bytes([bits // 32, 1, 1]) + bytes(9) + b"\x03\x00" + machine.to_bytes(2, "little") + bytes(44)
+    return (
+        b"\x7fELF"
+        + bytes([bits // 32, 1, 1])
+        + bytes(9)
+        + b"\x03\x00"
+        + machine.to_bytes(2, "little")
+        + bytes(44)
+    )
 
 
 def library(folder: Path, name: str = "libx.so", machine: int = X86_64, bits: int = 64) -> str:
@@ -27,10 +34,12 @@ def library(folder: Path, name: str = "libx.so", machine: int = X86_64, bits: in
 
 @pytest.fixture
 def search(tmp_path: Path) -> LibrarySearch:
-    return LibrarySearch(X86_64, 64, "x86_64", library_path=str(tmp_path / "env"), cache=str(tmp_path / "no-cache"))
+    return LibrarySearch(
+        X86_64, 64, "x86_64", library_path=str(tmp_path / "env"), cache=str(tmp_path / "no-cache")
+    )
 
 
-def test_rpath_comes_before_the_environment_and_runpath_after(tmp_path: Path, search: LibrarySearch) -> None:
+def test_rpath_comes_first_and_runpath_after_the_environment(tmp_path: Path, search: LibrarySearch) -> None:
     rpath, env, run = (library(tmp_path / name) for name in ("rpath", "env", "run"))
     owner = str(tmp_path)
     found = search.find("libx.so", origin=owner, rpaths=((owner, "$ORIGIN/rpath"),))
@@ -45,7 +54,9 @@ def test_rpath_comes_before_the_environment_and_runpath_after(tmp_path: Path, se
 def test_a_runpath_switches_rpaths_off(tmp_path: Path, search: LibrarySearch) -> None:
     library(tmp_path / "rpath")
     owner = str(tmp_path)
-    assert search.find("libx.so", origin=owner, rpaths=((owner, "$ORIGIN/rpath"),), runpath=("/none",)) is None
+    assert (
+        search.find("libx.so", origin=owner, rpaths=((owner, "$ORIGIN/rpath"),), runpath=("/none",)) is None
+    )
 
 
 @pytest.mark.parametrize(("machine", "bits"), [(AARCH64, 64), (X86_64, 32)])
@@ -58,14 +69,18 @@ def test_a_file_for_another_machine_or_class_is_passed_over(
     assert found.path == right
 
 
-@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"GROUP ( libc.so.6 )", b"\x7fELF\x09\x09" + bytes(60)])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x7fELF", b"GROUP ( libc.so.6 )", b"\x7fELF\x09\x09" + bytes(60)]
+)
 def test_what_is_no_elf_file_is_passed_over(tmp_path: Path, search: LibrarySearch, content: bytes) -> None:
     (tmp_path / "libx.so").write_bytes(content)
     assert search.find("libx.so", origin=str(tmp_path), runpath=("$ORIGIN",)) is None
 
 
 @pytest.mark.parametrize("name", ["", "\0", "lib\0x.so", "x" * 300, "/nowhere/libx.so"])
-def test_B111_a_name_that_can_be_no_file_is_not_found(tmp_path: Path, search: LibrarySearch, name: str) -> None:
+def test_B111_a_name_that_can_be_no_file_is_not_found(
+    tmp_path: Path, search: LibrarySearch, name: str
+) -> None:
     assert search.find(name, origin=str(tmp_path), runpath=("$ORIGIN",)) is None
 
 
@@ -81,7 +96,11 @@ def test_a_folder_with_the_name_is_passed_over(tmp_path: Path, search: LibrarySe
 
 def test_a_broken_cache_is_as_none(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    for content in (b"glibc-ld.so.cache1.1", b"glibc-ld.so.cache1.1" + b"\xff" * 200, b"ld.so-1.7.0" + bytes(100)):
+    for content in (
+        b"glibc-ld.so.cache1.1",
+        b"glibc-ld.so.cache1.1" + b"\xff" * 200,
+        b"ld.so-1.7.0" + bytes(100),
+    ):
         cache.write_bytes(content)
         search = LibrarySearch(X86_64, 64, "none", cache=str(cache))
         assert search.find("libnothing-here.so", origin="/") is None

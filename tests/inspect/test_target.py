@@ -44,7 +44,9 @@ def test_an_instruction_set_brings_those_that_it_includes(text: str, expected: s
     assert parse_target(text, BASE).isa == frozenset(expected)
 
 
-@pytest.mark.parametrize(("text", "sm"), [("90", 90), ("sm_90", 90), ("9.0", 90), ("sm_90a", 90), ("120", 120)])
+@pytest.mark.parametrize(
+    ("text", "sm"), [("90", 90), ("sm_90", 90), ("9.0", 90), ("sm_90a", 90), ("120", 120)]
+)
 def test_compute_capability_in_every_spelling(text: str, sm: int) -> None:
     assert parse_target(f"sm={text}", BASE).sm == sm
 

@@ -15,11 +15,10 @@ from aoti_abi.torch_host import NEEDED_NAMES
 from aoti_abi.versions import parse_version
 from aoti_inspect.findings import HostVerdict, Outcome
 from aoti_inspect.rules import imports
-from aoti_inspect.rules.processor import sleef_isa
+from aoti_inspect.rules.processor import missing_isa, used_isa
 from aoti_inspect.rules.version_needs import newer_than
 from aoti_inspect.rules.wording import counted, listed
 from aoti_inspect.symbol_families import Family, family, uses_old_string_abi
-from aoti_inspect.target import ISA_FLAGS
 
 if TYPE_CHECKING:
     from aoti_inspect.facts import PluginFacts
@@ -60,16 +59,6 @@ def lost_features(plugin: PluginFacts) -> tuple[str, ...]:
     )
 
 
-def missing_isa(plugin: PluginFacts, target: Target) -> list[str]:
-    """Return what the plugin uses, by its metadata or its Sleef calls, and the target's processor lacks."""
-    if target.isa is None or plugin.elf.header.machine_name not in {target.machine, None}:
-        return []
-    recorded = (plugin.metadata or {}).get("AOTI_CPU_ISA", "").upper().split()
-    proven = sleef_isa([symbol.name for symbol in plugin.elf.undefined if symbol.name.startswith("Sleef_")])
-    needed = recorded or ([proven] if proven else [])
-    return [name for name in needed if name in ISA_FLAGS and name not in target.isa]
-
-
 def common_reasons(plugin: PluginFacts, target: Target) -> list[str]:
     """Return why the plugin would not load in any host of this target, the gravest first."""
     reasons = []
@@ -85,7 +74,7 @@ def common_reasons(plugin: PluginFacts, target: Target) -> list[str]:
             if not newer.need.weak:
                 because = f" (for {listed(newer.need.symbols)})" if newer.need.symbols else ""
                 reasons.append(f"it needs {newer.need.version}{because}, the target has {prefix}{limit}")
-    lacking = missing_isa(plugin, target)
+    lacking = [] if target.isa is None else missing_isa(used_isa(plugin), target.isa)
     if lacking:
         reasons.append(
             f"it uses {' '.join(lacking)}, which the target's processor lacks: illegal instruction"

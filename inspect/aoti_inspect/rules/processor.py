@@ -13,6 +13,8 @@ from aoti_inspect.target import ISA_FLAGS, ISA_IMPLIES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from aoti_inspect.facts import PluginFacts
+
 _INVALID = "INVALID_VEC_ISA"
 #: Inductor prints the same word for NEON and for SVE (``cpu_vec_isa.py``).
 _ALIASES = {"ASIMD": "NEON"}
@@ -39,7 +41,22 @@ def sleef_isa(names: Sequence[str]) -> str | None:
     return found
 
 
-def _missing(needed: Sequence[str], available: frozenset[str]) -> list[str]:
+def used_isa(plugin: PluginFacts) -> list[str]:
+    """Return the instruction sets that a plugin is known to use: from its metadata, else from its Sleef calls.
+
+    Names that are not known, and ASIMD, which also stands for SVE, are left out.
+    """
+    recorded = (plugin.metadata or {}).get("AOTI_CPU_ISA", "").upper().split()
+    if recorded and recorded != [_INVALID]:
+        return [name for name in recorded if name in ISA_FLAGS]
+    if plugin.elf.header.machine_name != "x86_64":
+        return []
+    proven = sleef_isa(imports.names(plugin, "sleef"))
+    return [proven] if proven else []
+
+
+def missing_isa(needed: Sequence[str], available: frozenset[str]) -> list[str]:
+    """Return those of ``needed`` that a processor with ``available`` lacks, implied ones counted in."""
     have = available.union(*(ISA_IMPLIES.get(name, ()) for name in available))
     return [name for name in needed if name not in have]
 
@@ -80,7 +97,7 @@ def isa_beyond_target(context: Context) -> Iterator[Report | Unchecked]:
     if recorded and recorded != _INVALID:
         needed = [_ALIASES.get(word, word) for word in recorded.upper().split()]
         unknown = [name for name in needed if name not in ISA_FLAGS]
-        missing = _missing([name for name in needed if name in ISA_FLAGS], available)
+        missing = missing_isa([name for name in needed if name in ISA_FLAGS], available)
         if missing:
             yield Report(
                 f"compiled for {listed(needed)}, and the target lacks {listed(missing)}", fix, tuple(missing)
@@ -92,16 +109,15 @@ def isa_beyond_target(context: Context) -> Iterator[Report | Unchecked]:
         return
     proven = sleef_isa(sleef)
     if proven:
-        if _missing([proven], available):
+        if missing_isa([proven], available):
             evidence = [name for name in sleef if sleef_isa([name]) == proven]
             yield Report(
                 f"calls {listed(evidence)}, so it uses {proven}, which the target lacks", fix, tuple(evidence)
             )
-    elif not recorded and _missing(_CHOICES.get(machine, ("?",)), available):
+    elif not recorded and missing_isa(_CHOICES.get(machine, ("?",)), available):
         yield Unchecked(
-            "no metadata beside the file tell its instruction sets, and they are not read from the code; "
-            "keep "
-            "NAME_metadata.json beside NAME.so, or pass the .pt2 package"
+            "nothing tells which instruction sets it uses: there is no metadata beside it, and code is not "
+            "disassembled; keep NAME_metadata.json beside NAME.so, pass the .pt2 package, or --target isa=any"
         )
 
 

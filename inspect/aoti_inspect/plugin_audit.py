@@ -1,0 +1,38 @@
+"""The audit of one plugin: its hosts judged, every rule evaluated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aoti_inspect.audit import PluginAudit, Settings, by_gravity
+from aoti_inspect.hosts.verdicts import judge_all
+from aoti_inspect.rules import all_rules
+from aoti_inspect.rules.registry import Context, run_rules
+
+if TYPE_CHECKING:
+    from aoti_inspect.artifacts.artifact import Artifact, Plugin
+    from aoti_inspect.facts import PluginFacts
+
+
+def audit_plugin(
+    facts: PluginFacts,
+    settings: Settings,
+    disagreements: tuple[str, ...] = (),
+    *,
+    artifact: Artifact | None = None,
+    entry: Plugin | None = None,
+) -> PluginAudit:
+    """Judge the hosts and evaluate the rules.
+
+    Args:
+        facts: what was read of the plugin.
+        settings: what to check it against.
+        disagreements: what the section-based view says differently, if that was asked for.
+        artifact: the package that it lies in; None for a plugin by itself.
+        entry: its place in that package; None for a plugin by itself.
+    """
+    verdicts = judge_all(facts, settings.hosts, settings.target)
+    required = tuple(verdict for verdict in verdicts if verdict.host in settings.required)
+    context = Context(facts, settings.target, required, disagreements, artifact, entry)
+    findings, not_checked = run_rules(context, all_rules())
+    return PluginAudit(facts, by_gravity(findings), tuple(not_checked), verdicts)
