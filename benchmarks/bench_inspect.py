@@ -21,6 +21,8 @@ import zipfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORK = os.path.join(ROOT, "build", "bench")
+#: Without the caller's Python settings, which could change what a start costs.
+ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
 PEERS = ("pyelftools", "lief", "auditwheel", "abi3audit")
 
 PYELFTOOLS = """
@@ -97,7 +99,7 @@ def measure(command: list[str]) -> tuple[float, float]:
     """Run a command; return its wall-clock time in milliseconds and its peak resident memory in MiB."""
     start = time.perf_counter()
     with open(os.devnull, "w") as null:
-        process = subprocess.Popen(command, stdout=null, stderr=null, env={**os.environ, "NO_COLOR": "1"})
+        process = subprocess.Popen(command, stdout=null, stderr=null, env=ENVIRONMENT)
         _pid, _status, usage = os.wait4(process.pid, 0)
         process.returncode = 0
     return (time.perf_counter() - start) * 1e3, usage.ru_maxrss / 1024
