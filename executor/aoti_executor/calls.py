@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from ctypes import POINTER, byref, c_int64, c_void_p, cast
-from functools import partial
+from ctypes import POINTER, c_int64, c_void_p, cast
 from typing import TYPE_CHECKING
 
 from aoti_abi.codes import DTYPES
-from aoti_executor.native import Bound, Call, Layout, Output, Target
+from aoti_executor.native import Bound, Call, Layout, Output, Target, runner
 from aoti_executor.views import View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from aoti_executor.host_tensors import HostTensors
 
@@ -65,17 +64,16 @@ class Frame:
             cast(self.handles, POINTER(c_void_p)),
             cast(self.outputs, POINTER(Output)),
         )
-        self.run = partial(plan.function, byref(self.call))
+        self.run = runner(self.call)
 
 
 class Plan:
     """What runs with inputs of one combination of types and shapes have in common."""
 
-    __slots__ = ("_stock", "function", "layouts", "target")
+    __slots__ = ("_stock", "layouts", "target")
 
-    def __init__(self, target: Target, function: Callable[..., int], views: Sequence[View]) -> None:
+    def __init__(self, target: Target, views: Sequence[View]) -> None:
         self.target = target
-        self.function = function
         self.layouts = Layouts(views)
         self._stock: list[Frame] = []
 
@@ -101,7 +99,6 @@ class BoundFrame:
     def __init__(
         self,
         plan: Plan,
-        function: Callable[..., int],
         host: HostTensors,
         inputs: Sequence[View],
         outputs: Sequence[View | None],
@@ -127,7 +124,7 @@ class BoundFrame:
             0,
         )
         self._kept = (frame, templates, shapes, destinations, tuple(inputs), tuple(outputs))
-        self.run = partial(function, byref(self.bound))
+        self.run = runner(self.bound)
 
     def __del__(self) -> None:
         if not sys.is_finalizing():

@@ -17,6 +17,7 @@ from aoti_executor.calls import BoundFrame, Plan
 from aoti_executor.handle import PREFIX, ContainerHandle, LoadedPlugin
 from aoti_executor.host_tensors import address_of
 from aoti_executor.native import CALL_OK, Target
+from aoti_executor.openmp import hold_teams
 from aoti_executor.tensor import Tensor
 from aoti_executor.views import View, allocate, copy_elements, view
 from aoti_executor.weights import Weights
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aoti_executor.constants import Constant
-    from aoti_executor.openmp import OpenMP
 
 _PLANS = 64
 
@@ -42,9 +42,8 @@ class Container:
         num_models: how many runs may overlap (behaviour E7).
         device: as "cpu" or "cuda:1".
         kernels: folder of GPU kernels that are not inside the plugin.
-        constants_inside: whether the plugin file carries its constants; None if unknown. Only plugins that
-            can't list their values (before PyTorch 2.13) need to be told.
-        openmp: how to hold the plugin's OpenMP teams to a safe size; None for a plugin without OpenMP code.
+        threads: the largest OpenMP team; None for what is known to be safe (`aoti_executor.openmp`).
+        team_limit: what the plugin's generated source tells of that; None without the source.
 
     Raises:
         InvalidArgument: ``num_models`` is not positive or the device is malformed.
@@ -59,13 +58,12 @@ class Container:
         num_models: int = 1,
         device: str = "cpu",
         kernels: str | None = None,
-        constants_inside: bool | None = None,
-        openmp: OpenMP | None = None,
+        threads: int | None = None,
+        team_limit: int | None = None,
     ) -> None:
         self.plugin = plugin
         self.device = device
         self.num_models = num_models
-        self._library = native.load()
         self._plans: dict[Any, Plan] = {}
         self._handle = handle = ContainerHandle(plugin, num_models, device, kernels)
         try:
@@ -73,7 +71,9 @@ class Container:
             self.num_outputs = handle.count("Outputs")
             self.input_names = handle.names("Input", self.num_inputs)
             self.output_names = handle.names("Output", self.num_outputs)
-            self.weights = Weights(handle, constants_inside)
+            inside = plugin.facts.weights.kind in ("embedded", "appended")
+            self.weights = Weights(handle, constants_inside=inside)
+            openmp = hold_teams(plugin.facts, threads, team_limit)
             self._target = Target(
                 ctypes.pointer(handle.host.table),
                 handle.gate.address,
@@ -88,6 +88,11 @@ class Container:
         except BaseException:
             handle.close()
             raise
+
+    @property
+    def max_threads(self) -> int:
+        """The largest OpenMP team of a run; 0 for no limit."""
+        return int(self._target.max_threads)
 
     @property
     def closed(self) -> bool:
@@ -178,7 +183,7 @@ class Container:
                         f"{self.describe_input(index)} is {value}, the model runs on {self.device}",
                         path=self.plugin.path,
                     )
-            plan = Plan(self._target, self._library.run, views)
+            plan = Plan(self._target, views)
             if len(self._plans) >= _PLANS:  # shapes may vary without end
                 self._plans.pop(next(iter(self._plans)), None)
             self._plans[key] = plan
@@ -229,7 +234,7 @@ class Container:
             if value is not None and (value.readonly or value.device_type):
                 where = "read-only" if value.readonly else "not in host memory"
                 raise InvalidArgument(f"the destination of output {index} is {where}", path=self.plugin.path)
-        return BoundFrame(self.plan(inputs), self._library.run_bound, self._handle.host, inputs, outputs)
+        return BoundFrame(self.plan(inputs), self._handle.host, inputs, outputs)
 
     def tensor_over(self, memory: View) -> Tensor:
         """Return a tensor over memory of ours, which it keeps alive."""

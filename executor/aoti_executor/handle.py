@@ -14,6 +14,8 @@ from aoti_executor.native import Gate
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from aoti_inspect.facts import PluginFacts
+
 #: Every function of a container starts so.
 PREFIX = "AOTInductorModelContainer"
 _COUNT_LIMIT = 1 << 16
@@ -34,6 +36,10 @@ class LoadedPlugin(Protocol):
     @property
     def host(self) -> HostFunctions:
         """The host that the plugin was loaded into."""
+
+    @property
+    def facts(self) -> PluginFacts:
+        """What was read from the file before it was loaded."""
 
     def warn_fallback(self, feature: str) -> None:
         """Warn that a feature is lost (behaviour L8)."""

@@ -57,6 +57,10 @@ class HostTensors:
         self._describe = load().describe
         self.table = HostTable(*(address_of(self._keep[field]) for field in _TABLE))
 
+    def function(self, name: str) -> Any:
+        """Return a shim of the host as a ctypes function with its prototype."""
+        return self._host.function(name)
+
     def last_error(self) -> str | None:
         """Return the host's own words for the last failure on this thread."""
         return self._host.last_error()

@@ -64,7 +64,6 @@ class Model:
         from aoti_executor.sources import open_source  # noqa: PLC0415 - keeps `import aoti_executor` small
 
         self.check_inputs = check_inputs
-        self.plugin_checks = check_inputs and ask_plugin_to_check()
         source = open_source(path, method=method, weights=weights)
         self.source = source
         try:
@@ -77,8 +76,8 @@ class Model:
                 plugin,
                 num_models=num_runners,
                 device=device or source.device(plugin.facts),
-                constants_inside=source.constants_inside(plugin.facts),
-                openmp=source.openmp(plugin, threads),
+                threads=threads,
+                team_limit=source.team_limit(),
             )
         except BaseException:
             plugin.close()
@@ -95,6 +94,9 @@ class Model:
         container = self.container
         self.spec: CallSpec | None = self.source.call_spec or parse_call_spec(*container.call_spec())
         self.inputs: tuple[InputSpec, ...] = self.source.input_specs(container.num_inputs, self.plugin.facts)
+        # A plugin's own checks see every run, so they are only asked for where ours know less than they do.
+        known = all(spec.sizes is not None for spec in self.inputs)
+        self.plugin_checks = self.check_inputs and not known and ask_plugin_to_check()
         spec = self.spec
         # The common case needs no walk through the arguments' structure.
         self._flat_arguments = spec is None or (
@@ -121,13 +123,15 @@ class Model:
             results = self._run_structured(args, kwargs)
         if self._single:
             return results[0]
-        if self._back is not None:
-            results = [results[index] for index in self._back]
+        results = self._ordered(results)
         return results if self.spec is None else unflatten(self.spec.result, results)
 
     def run(self, inputs: Sequence[Any]) -> list[Tensor | None]:
-        """Run on a flat list of tensors in the plugin's own order; return the flat list of outputs."""
-        return self._run(inputs)
+        """Run on the flat list of tensors that the arguments hold; return the flat list of outputs."""
+        return self._ordered(self._run(inputs))
+
+    def _ordered(self, results: list[Any]) -> list[Any]:
+        return results if self._back is None else [results[index] for index in self._back]
 
     def _run(self, inputs: Sequence[Any]) -> list[Tensor | None]:
         order = self._order
@@ -223,8 +227,8 @@ class Model:
 
         Args:
             inputs: the flat list of input tensors, writable and in host memory; change them in place.
-            outputs: where each output goes, None to drop one. None as a whole: the model runs once, and new
-                memory of the shapes that came back is used.
+            outputs: where each output of the plugin goes, None to drop one. None as a whole: the model runs
+                once, and new memory of the shapes that came back is used.
 
         Raises:
             InvalidArgument: an input or destination does not fit, or can't be written.
@@ -246,12 +250,32 @@ class Model:
                 None if value is None else view(value, f"the destination of output {index}")
                 for index, value in enumerate(outputs)
             ]
-        result: Any = list(outputs)
+        result: Any = self._ordered(list(outputs))
         if self._single:
             result = outputs[0]
         elif self.spec is not None and self.spec.result.leaves == len(outputs):
-            result = unflatten(self.spec.result, list(outputs))
+            result = unflatten(self.spec.result, result)
         return BoundCall(self.container, views, destinations, outputs, result)
+
+    def plugin_index(self, index: int) -> int:
+        """Return which of the plugin's inputs the given input of `run` is."""
+        return index if self._order is None else self._order.index(index)
+
+    def argument_names(self) -> list[tuple[str, ...]]:
+        """Return the names of each input of `run`: the keyword argument's, the plugin's, "in0", "0"."""
+        leaves: list[str] = []
+        if self.spec is not None:
+            leaves = [""] * sum(tree.leaves for tree in self.spec.args)
+            for name, tree in self.spec.kwargs.items():
+                leaves += [name] if tree.kind is None else [f"{name}.{i}" for i in range(tree.leaves)]
+            if len(leaves) != self.container.num_inputs:
+                leaves = []  # some leaves are no tensors, and which ones only the exporter knew
+        names = []
+        for index in range(self.container.num_inputs):
+            own = self.container.input_names[self.plugin_index(index)]
+            first = (leaves[index],) if leaves and leaves[index] else ()
+            names.append((*first, own, f"in{index}", str(index)))
+        return names
 
     # ---- constants ----
 

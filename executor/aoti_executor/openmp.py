@@ -19,22 +19,25 @@ import ctypes
 import os
 import re
 from ctypes import c_void_p
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from aoti_abi.container_api import compiled_by
+from aoti_abi.errors import InvalidArgument
 from aoti_abi.versions import parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from aoti_inspect.facts import PluginFacts
 
 #: Every plugin with OpenMP code was compiled with at least this many threads.
 SAFE_TEAM = 2
 #: The first PyTorch whose plugins leave the team's size to the process.
 FIRST_DYNAMIC = "2.12"
 
-_ARRAY = re.compile(rb"\b\w+_arr\[(\d+)\]")
-_FIXED = re.compile(rb"#pragma omp parallel(?: for)? num_threads\((\d+)\)")
-_PARALLEL = re.compile(rb"#pragma omp parallel(?! for num_threads| num_threads)")
-_THREADS = re.compile(rb"\bnum_threads?\s*=\s*(\d+)\s*;")
+_PARALLEL = re.compile(rb"# ?pragma omp parallel(?! for num_threads| num_threads)")
+# Arrays with one slot per thread, and the count that templates share their buffers out by.
+_SIZED = re.compile(rb"(?:\b\w+_arr\[|\bnum_threads? ?= ?)(\d+)[\];]")
 
 
 class OpenMP(NamedTuple):
@@ -58,34 +61,49 @@ def team_limit_from_source(sources: Iterable[bytes]) -> int | None:
         The smallest count that sizes something per thread; 0 if nothing is, so that any team is safe; None
         if there is no source to tell.
     """
-    found = False
-    counts: list[int] = []
-    for source in sources:
-        if b'extern "C"' not in source and b"#pragma omp" not in source:
-            continue
-        found = True
-        if _PARALLEL.search(source):
-            counts += [int(match[1]) for match in _ARRAY.finditer(source)]
-            counts += [int(match[1]) for match in _THREADS.finditer(source)]
-    if not found:
+    parallel = [source for source in sources if _PARALLEL.search(source)]
+    if not parallel:
         return None
-    return min(counts, default=0)
+    found = [int(match[1]) for source in parallel for match in _SIZED.finditer(source)]
+    return min((count for count in found if count), default=0)
 
 
-def needs_limit(undefined: Iterable[str], newest_torch: str | None) -> bool:
+def needs_limit(facts: PluginFacts) -> bool:
     """Whether a plugin has OpenMP code whose team size the process decides.
 
-    Args:
-        undefined: the symbols that the plugin imports.
-        newest_torch: the newest PyTorch that can have compiled it (2.10 to 2.12 can't be told apart); None if
-            unknown.
+    Plugins of 2.10 to 2.12 can't be told apart, so all of them count as of 2.12.
     """
-    if not any(name.startswith("GOMP_parallel") for name in undefined):
+    if not any(symbol.name.startswith("GOMP_parallel") for symbol in facts.elf.undefined):
         return False
-    return newest_torch is None or parse_version(newest_torch) >= parse_version(FIRST_DYNAMIC)
+    compiler = compiled_by(frozenset(facts.elf.exports.container))
+    return compiler is None or parse_version(compiler.newest) >= parse_version(FIRST_DYNAMIC)
 
 
-def runtime(library: Any = None) -> tuple[int, int]:
+def hold_teams(facts: PluginFacts, threads: int | None, from_source: int | None = None) -> OpenMP | None:
+    """Decide how large a plugin's OpenMP teams may be.
+
+    Args:
+        facts: of the plugin.
+        threads: what the user asks for; None for what is known to be safe.
+        from_source: what `team_limit_from_source` found.
+
+    Returns:
+        The limit and where to apply it; None if there is nothing to limit.
+
+    Raises:
+        InvalidArgument: ``threads`` is not a positive number.
+    """
+    if threads is not None:
+        if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
+            raise InvalidArgument(f"threads is {threads!r}; it is a number of at least 1, or None")
+        return OpenMP(threads, *runtime())
+    if not needs_limit(facts):
+        return None
+    limit = SAFE_TEAM if from_source is None else from_source
+    return OpenMP(limit, *runtime()) if limit else None
+
+
+def runtime() -> tuple[int, int]:
     """Find ``omp_get_max_threads`` and ``omp_set_num_threads`` where a plugin's own calls go.
 
     The dynamic linker searches the global scope first and then what the plugin names as needed, so this does.
@@ -94,11 +112,8 @@ def runtime(library: Any = None) -> tuple[int, int]:
         Two addresses; zeros if the process has no OpenMP runtime.
     """
     places = [ctypes.CDLL(None)]
-    if library is not None:
-        places.append(library)
-    else:
-        with contextlib.suppress(OSError):
-            places.append(ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOLOAD))  # only what is loaded already
+    with contextlib.suppress(OSError):
+        places.append(ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOLOAD))  # only what is loaded already
     for place in places:
         try:
             get, set_ = place.omp_get_max_threads, place.omp_set_num_threads

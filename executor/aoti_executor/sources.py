@@ -6,11 +6,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from aoti_abi.codes import DTYPES_BY_NAME
-from aoti_abi.container_api import compiled_by
-from aoti_abi.errors import InvalidArgument, InvalidProgram, NotSupported
+from aoti_abi.errors import InvalidProgram, NotSupported
 from aoti_executor.call_spec import LEAF, CallSpec, Tree
 from aoti_executor.input_specs import Extent, InputSpec, specs_from_source, specs_from_strings
-from aoti_executor.openmp import SAFE_TEAM, OpenMP, needs_limit, runtime, team_limit_from_source
+from aoti_executor.openmp import team_limit_from_source
 from aoti_inspect.artifacts import open_artifact
 
 if TYPE_CHECKING:
@@ -114,30 +113,9 @@ class ModelSource:
         )
         return "cuda" if uses_cuda or facts.gpu else "cpu"
 
-    def constants_inside(self, facts: PluginFacts) -> bool:
-        """Whether the plugin file carries its constants."""
-        return facts.weights.kind in ("embedded", "appended")
-
-    def openmp(self, plugin: LoadedPlugin, threads: int | None) -> OpenMP | None:
-        """Return how to hold the plugin's OpenMP teams to a size.
-
-        Raises:
-            InvalidArgument: ``threads`` is not positive.
-        """
-        if threads is not None and (not isinstance(threads, int) or isinstance(threads, bool) or threads < 1):
-            raise InvalidArgument(f"threads is {threads!r}; it is a number of at least 1, or None")
-        elf = plugin.facts.elf
-        names = [symbol.name for symbol in elf.undefined]
-        compiler = compiled_by(frozenset(elf.exports.container))
-        limited = needs_limit(names, compiler.newest if compiler else None)
-        if threads is None and not limited:
-            return None
-        limit = threads
-        if limit is None:
-            limit = team_limit_from_source(self._sources())
-        if limit is None:
-            limit = SAFE_TEAM
-        return OpenMP(limit, *runtime())
+    def team_limit(self) -> int | None:
+        """Return the largest safe OpenMP team as the generated source has it; None without the source."""
+        return team_limit_from_source(self._sources())
 
     def input_specs(self, count: int, facts: PluginFacts) -> tuple[InputSpec, ...]:
         """Return what is known of each of the plugin's inputs, from the best source there is."""
@@ -280,6 +258,8 @@ def _mapped(path: str) -> memoryview:
 
 
 def _package_sources(artifact: Artifact, entry: Plugin) -> list[bytes]:
+    if artifact.kind == "plugin":
+        return _beside(os.path.splitext(artifact.path)[0] + ".cpp")
     if artifact.kind != "pt2":
         return []
     member = entry.name.partition("!")[2]
@@ -299,3 +279,13 @@ def _package_sources(artifact: Artifact, entry: Plugin) -> list[bytes]:
             ]
     except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError):
         return []  # they only add to what is known
+
+
+def _beside(path: str) -> list[bytes]:
+    try:
+        if os.path.getsize(path) > _MAX_SOURCE:
+            return []
+        with open(path, "rb") as stream:
+            return [stream.read(_MAX_SOURCE)]
+    except OSError:
+        return []

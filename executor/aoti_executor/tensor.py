@@ -145,7 +145,7 @@ class Tensor:
             ) from None
         if view.dtype in TYPESTR_OF:
             return np.asarray(self)
-        scalar = _extended_dtype(self.dtype)
+        scalar = extended_dtype(self.dtype)
         raw = np.asarray(_Raw(self, view))
         return raw.view(scalar)
 
@@ -240,7 +240,12 @@ class _Raw:
         }
 
 
-def _extended_dtype(name: str) -> Any:
+def extended_dtype(name: str) -> Any:
+    """Return ml_dtypes' scalar type for an element type that numpy lacks.
+
+    Raises:
+        NotSupported: ml_dtypes is not installed, or lacks it too.
+    """
     try:
         import ml_dtypes  # noqa: PLC0415 - optional: only for element types that numpy lacks
     except ImportError:

@@ -35,11 +35,11 @@ class Weights:
 
     Args:
         handle: the container.
-        constants_inside: whether the plugin file carries its constants; None if unknown. Only plugins that
-            can't list their values (before PyTorch 2.13) need to be told.
+        constants_inside: whether the plugin file carries its constants; believed where the plugin itself
+            can't list their values (before PyTorch 2.13).
     """
 
-    def __init__(self, handle: ContainerHandle, constants_inside: bool | None) -> None:
+    def __init__(self, handle: ContainerHandle, *, constants_inside: bool) -> None:
         self._handle = handle
         self.lock = threading.RLock()
         self.ready = False
@@ -48,7 +48,7 @@ class Weights:
         self._active = 0
         self._blob_bound = False
         self._broken: str | None = None
-        self._see_constants(constants_inside)
+        self._see_constants(constants_inside=constants_inside)
         self._sets[0].needs_folding = self._folds
 
     @property
@@ -67,7 +67,7 @@ class Weights:
     def _folds(self) -> bool:
         return any(constant.folded for constant in self.table or ())
 
-    def _see_constants(self, constants_inside: bool | None) -> None:
+    def _see_constants(self, *, constants_inside: bool) -> None:
         """Find out which constants have a value, right after creation and after a blob was bound."""
         active = self._sets[self._active]
         wanted = [constant for constant in self.table or () if not constant.folded]
@@ -75,7 +75,7 @@ class Weights:
             return
         if self._can_extract:
             self._describe_constants(self._extract(use_inactive=False), active)
-        elif constants_inside is not False:
+        elif constants_inside:
             active.filled.update(constant.name for constant in wanted)
 
     def _extract(self, *, use_inactive: bool) -> list[tuple[Constant, int]]:

@@ -1,0 +1,284 @@
+"""The ``aoti-run`` command: run a compiled model on arrays in files.
+
+Exit codes: 0 it ran, 1 the model could not be loaded or the run failed, 2 usage or unreadable input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from aoti_abi.errors import AotiError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aoti_executor.model import Model
+
+_EPILOG = """\
+inputs: --input NAME=FILE gives one array (.npy), where NAME is the plugin's name of the input, its number, or
+a keyword argument; --input FILE.npz gives several, under such names or as in0, in1, ...; --input FILE.npy the
+next one in order. bfloat16 and other types that .npy files lack are read from float32 and written as float32.
+exit codes: 0 it ran, 1 the model could not be loaded or the run failed, 2 usage or unreadable input.
+"""
+
+
+class _Usage(Exception):
+    """What the user gave can't be used; the message says why."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the command's argument parser."""
+    parser = argparse.ArgumentParser(
+        prog="aoti-run",
+        description="Run an AOTInductor plugin, package or ExecuTorch program; without PyTorch, where it can.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", help="a plugin (.so), package (.pt2), program (.pte) or folder")
+    parser.add_argument("--method", metavar="NAME", help="the model of a package or method of a program")
+    parser.add_argument("--input", "-i", metavar="[NAME=]FILE", action="append", default=[], help="see below")
+    parser.add_argument(
+        "--output", "-o", metavar="FILE", help="write outputs to FILE.npz, or the only one to FILE.npy"
+    )
+    parser.add_argument("--weights", metavar="FILE", help="a weights blob, for a plugin that has none inside")
+    parser.add_argument("--host", choices=("auto", "builtin", "torch", "process"), default="auto")
+    parser.add_argument(
+        "--device", metavar="DEVICE", help="cpu or cuda:N; what the model was compiled for if left out"
+    )
+    parser.add_argument("--threads", metavar="N", type=int, help="the largest OpenMP team")
+    parser.add_argument(
+        "--no-check", action="store_true", help="don't check inputs against what the model expects"
+    )
+    parser.add_argument("--bench", metavar="N", type=int, help="time N runs; random inputs if none are given")
+    parser.add_argument("--constants", action="store_true", help="list the model's constants")
+    parser.add_argument("--info", action="store_true", help="say what the model is and takes")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    options = build_parser().parse_args(arguments)
+    try:
+        return _main(options)
+    except _Usage as error:
+        print(f"aoti-run: {error}", file=sys.stderr)
+        return 2
+    except AotiError as error:
+        print(f"aoti-run: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader of a pipe went away; keep Python from saying so once more at exit.
+        sys.stderr.close()
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _main(options: argparse.Namespace) -> int:
+    import os  # noqa: PLC0415 - after the arguments are known to be right
+
+    from aoti_executor.model import Model  # noqa: PLC0415 - as above
+
+    if not os.path.exists(options.path):
+        raise _Usage(f"{options.path}: there is no such file")
+    if options.bench is not None and options.bench < 1:
+        raise _Usage("--bench takes a number of at least 1")
+    if options.output and not options.output.endswith((".npz", ".npy")):
+        raise _Usage(f"{options.output}: outputs are written as .npz or .npy")
+    arrays = [_read(text) for text in options.input]
+    with Model(
+        options.path,
+        method=options.method,
+        host=options.host,
+        device=options.device,
+        weights=options.weights,
+        check_inputs=not options.no_check,
+        threads=options.threads,
+    ) as model:
+        if options.info:
+            from aoti_executor.describe import describe_model  # noqa: PLC0415 - only if asked
+
+            print(describe_model(model))
+        if options.constants:
+            from aoti_executor.describe import constants_table  # noqa: PLC0415 - only if asked
+
+            print(constants_table(model.constants))
+        listing = options.info or options.constants
+        if not arrays and not options.bench and (listing or model.container.num_inputs):
+            if listing:
+                return 0
+            raise _Usage(f"the model takes {model.container.num_inputs} inputs; give them with --input")
+        inputs = _assign(model, arrays) if arrays else _random(model)
+        results = model.run(inputs)
+        if options.output:
+            _write(options.output, results)
+        elif not options.bench:
+            _show(results)
+        if options.bench:
+            from aoti_executor.timing import time_model  # noqa: PLC0415 - only if asked
+
+            print(time_model(model, inputs, options.bench))
+    return 0
+
+
+def _numpy() -> Any:
+    try:
+        import numpy as np  # noqa: PLC0415 - optional: only arrays in files need it
+    except ImportError:
+        raise _Usage("arrays in files need numpy: pip install numpy") from None
+    return np
+
+
+def _read(text: str) -> tuple[str | None, Any]:
+    """Return the name, if one was given, and the array or arrays of one ``--input``."""
+    np = _numpy()
+    name, equals, path = text.partition("=")
+    if not equals:
+        name, path = "", text
+    try:
+        # allow_pickle stays off: unpickling an array runs code that the file names.
+        content = np.load(path)
+        if hasattr(content, "files"):
+            with content:
+                content = {key: content[key] for key in content.files}
+    except OSError as error:
+        raise _Usage(f"{path}: cannot be read: {error.strerror or error}") from None
+    except Exception as error:  # noqa: BLE001 - numpy, zipfile and zlib raise what they like for a damaged file
+        reason = str(error).partition("\n")[0].partition(". If you trust")[0]
+        raise _Usage(f"{path}: is no .npy or .npz file: {reason}") from None
+    if name and isinstance(content, dict):
+        if len(content) != 1:
+            raise _Usage(f"{path}: holds {len(content)} arrays, so it can't be input {name!r}")
+        content = next(iter(content.values()))
+    return name or None, content
+
+
+def _assign(model: Model, arrays: list[tuple[str | None, Any]]) -> list[Any]:
+    """Put the arrays in the order of the model's inputs."""
+    count = model.container.num_inputs
+    slots: list[Any] = [None] * count
+    pending: list[Any] = []
+    for name, content in arrays:
+        if isinstance(content, dict):
+            inputs = {key: value for key, value in content.items() if not _is_output(key)}
+            for key, value in inputs.items():
+                _place(model, slots, key, value)
+        elif name is None:
+            pending.append(content)
+        else:
+            _place(model, slots, name, content)
+    for value in pending:
+        if None not in [slot if slot is None else 0 for slot in slots]:
+            raise _Usage(f"the model takes {count} inputs, more were given")
+        slots[next(index for index, slot in enumerate(slots) if slot is None)] = value
+    missing = [str(index) for index, slot in enumerate(slots) if slot is None]
+    if missing:
+        raise _Usage(f"the model takes {count} inputs; missing: {', '.join(missing)}")
+    return [_convert(model, index, value) for index, value in enumerate(slots)]
+
+
+def _is_output(key: str) -> bool:
+    return key.startswith("out") and key[3:].isdecimal()
+
+
+def _place(model: Model, slots: list[Any], name: str, value: Any) -> None:
+    names = model.argument_names()
+    index = next((i for i, known in enumerate(names) if name in known), None)
+    if index is None:
+        listed = ", ".join(known[0] for known in names)
+        raise _Usage(f"the model has no input {name!r}; it has: {listed}")
+    if slots[index] is not None:
+        raise _Usage(f"input {name!r} is given twice")
+    slots[index] = value
+
+
+def _convert(model: Model, index: int, value: Any) -> Any:
+    """Turn a float32 array into what ``.npy`` files can't hold, if the model is known to take that."""
+    from aoti_abi.codes import DTYPES  # noqa: PLC0415 - only with inputs
+    from aoti_executor.tensor import extended_dtype  # noqa: PLC0415 - as above
+
+    code = model.inputs[model.plugin_index(index)].dtype
+    if code is not None and DTYPES[code].numpy is None and value.dtype == _numpy().float32:
+        return value.astype(extended_dtype(DTYPES[code].name))
+    return value
+
+
+def _random(model: Model) -> list[Any]:
+    """Return inputs with values that fit, where the shapes are known."""
+    from aoti_abi.codes import DTYPES  # noqa: PLC0415 - only without inputs
+    from aoti_executor.tensor import extended_dtype  # noqa: PLC0415 - as above
+
+    np = _numpy()
+    generator = np.random.default_rng(0)
+    arrays = []
+    for index in range(model.container.num_inputs):
+        spec = model.inputs[model.plugin_index(index)]
+        if spec.sizes is None or spec.dtype is None:
+            raise _Usage("the plugin does not tell the shapes of its inputs: give them with --input")
+        shape = tuple(max(extent.low, 1) for extent in spec.sizes)
+        dtype = DTYPES[spec.dtype]
+        scalar = np.dtype(dtype.numpy) if dtype.numpy else extended_dtype(dtype.name)
+        if dtype.name.startswith(("float", "bfloat", "complex")):
+            arrays.append(generator.standard_normal(shape).astype(scalar))
+        else:
+            # Integers are often indices: 0 and 1 are in every table of more than one row.
+            arrays.append(generator.integers(0, 2, shape).astype(scalar))
+    return arrays
+
+
+def _plain(tensor: Any) -> Any:
+    """Return an array that a ``.npy`` file can hold."""
+    np = _numpy()
+    array = tensor.numpy()
+    return array if array.dtype.kind != "V" and array.dtype.isbuiltin == 1 else array.astype(np.float32)
+
+
+def _write(path: str, results: Sequence[Any]) -> None:
+    """Write outputs to a file that appears only when it is complete."""
+    import os  # noqa: PLC0415 - only to write
+    import tempfile  # noqa: PLC0415 - as above
+
+    np = _numpy()
+    arrays = {f"out{index}": _plain(tensor) for index, tensor in enumerate(results) if tensor is not None}
+    if path.endswith(".npy") and len(arrays) != 1:
+        raise _Usage(f"{path}: the model gave {len(arrays)} outputs; write them to a .npz file")
+    folder = os.path.dirname(os.path.abspath(path))
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as stream:
+            temporary = stream.name
+            if path.endswith(".npy"):
+                np.save(stream, next(iter(arrays.values())), allow_pickle=False)
+            else:
+                np.savez(stream, **arrays)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+        raise _Usage(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _umask() -> int:
+    import os  # noqa: PLC0415 - only to write
+
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _show(results: Sequence[Any]) -> None:
+    for index, tensor in enumerate(results):
+        if tensor is None:
+            print(f"out{index}: None")
+            continue
+        text = str(_numpy().array2string(_plain(tensor), threshold=20, edgeitems=3, max_line_width=100))
+        shape = ", ".join(map(str, tensor.shape))
+        print(f"out{index}: {tensor.dtype}[{shape}]")
+        print("\n".join("  " + line for line in text.splitlines()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
