@@ -1,9 +1,10 @@
 /* What a plugin asks of its surroundings: grad mode, checks, warnings, profiling. */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unwind.h>
+#include <string.h>
 
 #include "internal.h"
 
@@ -31,38 +32,57 @@ void aoti_torch_warn(const char *func, const char *file, uint32_t line, const ch
 
 /* --- a failed check ------------------------------------------------------------------------------------ */
 
-/* The plugin must not go on: the check guards a memory access. PyTorch throws, and the plugin's C entry point
- * turns any exception into an error code; so raise one, with the unwinder that the plugin itself brought.
- * It carries nothing: the text is kept as this thread's last error. */
-static void delete_exception(_Unwind_Reason_Code reason, struct _Unwind_Exception *exception) {
-    (void)reason;
-    free(exception);
-}
-
-static void raise_exception(void) {
-    void *unwinder = dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    if (unwinder == NULL) {
+/* The plugin must not go on: the check guards a memory access. PyTorch throws, and the plugin's entry point
+ * turns the exception into an error code and a text. There is no C++ here, but there is in the plugin: throw
+ * a std::runtime_error with the runtime that the caller itself uses, be it shared or linked into it. (In an
+ * OpenMP region no exception can leave the kernel, and the C++ runtime ends the process, as under PyTorch.)
+ * Returns if the caller has no C++ runtime. */
+static void throw_from(void *caller, const char *text) {
+    struct {
+        void *(*allocate)(size_t);
+        void (*construct)(void *, const char *);
+        void (*destroy)(void *);
+        void (*raise)(void *, void *, void (*)(void *));
+        void *type;
+    } cxx;
+    const struct {
+        const char *name;
+        void *slot;
+    } symbols[] = {
+        {"__cxa_allocate_exception", &cxx.allocate}, {"_ZNSt13runtime_errorC1EPKc", &cxx.construct},
+        {"_ZNSt13runtime_errorD1Ev", &cxx.destroy},  {"__cxa_throw", &cxx.raise},
+        {"_ZTISt13runtime_error", &cxx.type},
+    };
+    enum { ROOM = 64 }; /* a runtime_error has 16 bytes */
+    Dl_info info;
+    if (dladdr(caller, &info) == 0 || info.dli_fname == NULL) {
         return;
     }
-    _Unwind_Reason_Code (*raise)(struct _Unwind_Exception *);
-    *(void **)&raise = dlsym(unwinder, "_Unwind_RaiseException");
-    struct _Unwind_Exception *exception = NULL;
-    if (raise != NULL && posix_memalign((void **)&exception, 16, sizeof *exception) == 0) {
-        *exception = (struct _Unwind_Exception){
-            .exception_class = UINT64_C(0x414f544943484b00), /* "AOTICHK" */
-            .exception_cleanup = delete_exception,
-        };
-        raise(exception); /* returns only if nobody would catch it */
-        free(exception);
+    void *library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (library == NULL && (library = dlopen(NULL, RTLD_LAZY)) == NULL) {
+        return;
     }
-    dlclose(unwinder);
+    bool whole = true;
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *symbol = dlsym(library, symbols[i].name);
+        whole = whole && symbol != NULL;
+        memcpy(symbols[i].slot, &symbol, sizeof symbol);
+    }
+    dlclose(library); /* its code is running: it stays */
+    if (whole) {
+        void *exception = cxx.allocate(ROOM);
+        cxx.construct(exception, text);
+        cxx.raise(exception, cxx.type, cxx.destroy);
+    }
 }
 
 void aoti_torch_check(bool cond, const char *func, const char *file, uint32_t line, const char *msg) {
     if (__builtin_expect(!cond, 0)) {
-        shim_set_error(AOTI_INVALID_ARGUMENT, func ? func : "aoti_torch_check", "%s (%s:%u)", msg ? msg : "check failed",
-                       file ? file : "?", (unsigned)line);
-        raise_exception();
+        const char *text;
+        shim_set_error(AOTI_INVALID_ARGUMENT, func ? func : "aoti_torch_check", "%s (%s:%u)",
+                       msg ? msg : "check failed", file ? file : "?", (unsigned)line);
+        aoti_shim_last_error(&text);
+        throw_from(__builtin_return_address(0), text);
     }
 }
 
@@ -138,7 +158,7 @@ void aoti_torch_print_tensor_handle(AtenTensorHandle self, const char *msg) {
             snprintf(text + used, sizeof text - (size_t)used, "]");
         }
     }
-    say(__func__, __FILE__, __LINE__, text);
+    say(__func__, "libaoti_shim", 0, text);
 }
 
 static AOTITorchError check_inf_and_nan(const char *name, AtenTensorHandle tensor, const char *function) {

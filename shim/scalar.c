@@ -5,7 +5,9 @@
 #include "internal.h"
 
 static AOTITorchError scalar_to_tensor(const void *value, int32_t dtype, AtenTensorHandle *out, const char *function) {
-    REQUIRE(out != NULL, AOTI_INVALID_ARGUMENT, "'ret_new_tensor' is a null pointer");
+    if (out == NULL) {
+        return shim_fail(AOTI_INVALID_ARGUMENT, function, "'ret_new_tensor' is a null pointer");
+    }
     TRY(tensor_empty(0, NULL, NULL, dtype, (struct device){DEVICE_CPU, -1}, out, function));
     memcpy((*out)->storage->data, value, dtype_itemsize(dtype));
     return AOTI_OK;

@@ -83,14 +83,18 @@ static AOTITorchError nonzero(AtenTensorHandle self, AtenTensorHandle *out, cons
     for (int64_t i = 0; i < self->numel; i++) {
         sizes[0] += set[i];
     }
-    AOTITorchError code = tensor_empty(2, sizes, NULL, DTYPE_INT64, (struct device){DEVICE_CPU, -1}, out, function);
+    /* Laid out by columns, one dimension after the other, as ATen does. */
+    const int64_t strides[2] = {1, sizes[0]};
+    AOTITorchError code =
+        tensor_empty(2, sizes, strides, DTYPE_INT64, (struct device){DEVICE_CPU, -1}, out, function);
     if (code == AOTI_OK) {
         int64_t *index = (*out)->storage->data;
         for (int64_t i = 0; i < self->numel; i++) {
             if (set[i]) {
                 for (int64_t d = 0; d < self->ndim; d++) {
-                    *index++ = at[d];
+                    index[d * sizes[0]] = at[d];
                 }
+                index++;
             }
             for (int64_t d = self->ndim - 1; d >= 0; d--) {
                 if (++at[d] < self->sizes[d]) {

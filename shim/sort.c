@@ -193,5 +193,6 @@ AOTITorchError aoti_torch_cpu_topk(AtenTensorHandle self, int64_t k, int64_t dim
     for (int64_t d = 0; d < self->ndim; d++) {
         sizes[d] = d == dim ? k : self->sizes[d];
     }
-    return sorted_pair(self, dim, sizes, NULL, k, largest != 0, ret0, ret1, __func__);
+    /* A 0-d tensor is its own greatest element, whatever k is. */
+    return sorted_pair(self, dim, sizes, NULL, self->ndim == 0 ? 1 : k, largest != 0, ret0, ret1, __func__);
 }

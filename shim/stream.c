@@ -9,15 +9,19 @@ static _Thread_local void *streams[DEVICE_INDEXES];
 void *stream_get(int32_t index) { return streams[index]; }
 void stream_set(int32_t index, void *stream) { streams[index] = stream; }
 
-int32_t aoti_shim_set_current_stream(int32_t device_index, void *stream) {
+static AOTITorchError set_current_stream(int32_t device_index, void *stream, const char *function) {
     struct device device;
-    TRY(device_resolve(DEVICE_CUDA, device_index, &device, __func__));
+    TRY(device_resolve(DEVICE_CUDA, device_index, &device, function));
     stream_set(device.index, stream);
     return AOTI_OK;
 }
 
+int32_t aoti_shim_set_current_stream(int32_t device_index, void *stream) {
+    return set_current_stream(device_index, stream, __func__);
+}
+
 AOTITorchError torch_set_current_cuda_stream(void *stream, int32_t device_index) {
-    return aoti_shim_set_current_stream(device_index, stream);
+    return set_current_stream(device_index, stream, __func__);
 }
 
 AOTITorchError aoti_torch_get_current_cuda_stream(int32_t device_index, void **ret_stream) {
