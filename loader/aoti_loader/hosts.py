@@ -110,6 +110,14 @@ class Host:
         code = prototype(address)(ctypes.byref(text))
         return decode(text.value) if code and text.value else None
 
+    def clear_error(self) -> None:
+        """Forget this thread's last error, so that the next one read is new."""
+        address = None if self.kind == "torch" else self.address("aoti_shim_clear_error")
+        if address is not None:
+            import ctypes  # noqa: PLC0415 - on an error path
+
+            ctypes.CFUNCTYPE(None)(address)()
+
     def make_global(self) -> None:
         """Let plugins find the host's symbols; it stays so for the life of the process.
 

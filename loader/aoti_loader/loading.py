@@ -83,7 +83,7 @@ def load(
             image.source, facts, host=host, preload=preload, mend=mend, check_isa=check_isa, verify=verify
         )
     if warn:
-        announce(plugin, stacklevel=stacklevel + 1)
+        announce(plugin, stacklevel=stacklevel)
     return plugin
 
 
@@ -115,7 +115,7 @@ def load_source(
     facts = plugin_facts(ElfImage(source, name), metadata=metadata)
     plugin = _load(source, facts, host=host, preload=preload, mend=mend, check_isa=check_isa)
     if warn:
-        announce(plugin, stacklevel=stacklevel + 1)
+        announce(plugin, stacklevel=stacklevel)
     return plugin
 
 

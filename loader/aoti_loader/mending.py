@@ -100,6 +100,16 @@ def plan_mends(
         return ()
     if elf.header.bits != 64 or elf.header.byte_order != "little":
         raise NotSupported("only 64-bit little-endian files are mended", path=facts.name)
+    try:
+        mends = _plan(facts, read, unwanted, pinned=pinned)
+    except struct.error as error:
+        raise InvalidProgram("its headers are cut off", path=facts.name) from error
+    _refuse_changing_weights(facts, mends)
+    return tuple(mends)
+
+
+def _plan(facts: PluginFacts, read: Read, unwanted: tuple[str, ...], *, pinned: bool) -> list[Mend]:
+    elf = facts.elf
     headers = _read_headers(read)
     mends = []
     if elf.executable_stack:
@@ -112,8 +122,7 @@ def plan_mends(
             mends.append(_redirect_thread_exit(facts, headers, tables, read))
         if unwanted:
             mends.append(_drop_needed(facts, tables, unwanted, read))
-    _refuse_changing_weights(facts, mends)
-    return tuple(mends)
+    return mends
 
 
 def _read_headers(read: Read) -> _Headers:

@@ -141,7 +141,7 @@ class Plugin:
             raise NotFound(f"no feature {feature!r}", hint=f"features: {', '.join(FEATURES)}")
         for warning in self.fallbacks:
             if warning.feature == feature:
-                warnings.warn(warning, stacklevel=stacklevel + 1)
+                warnings.warn(warning, stacklevel=stacklevel)
 
     def last_error(self) -> str | None:
         """Return this thread's last error in the plugin's own words.
@@ -253,7 +253,11 @@ class Plugin:
         self.close()
 
     def error_reader(self) -> Callable[[], str | None]:
-        """Return a function for the words of the last error: the plugin's, and the host's reason for it."""
+        """Return a function for the words of this thread's next error: the plugin's, and the host's reason.
+
+        A plugin turns a failing shim into "API call failed"; only the host knows why it failed.
+        """
+        self.host.clear_error()
 
         def read() -> str | None:
             words = [text for text in (self.last_error(), self.host.last_error()) if text]

@@ -86,6 +86,7 @@ class _Asker:
     def __init__(self, plugin: Plugin, device: str) -> None:
         self._plugin = plugin
         self._functions = plugin.functions
+        self._words = plugin.error_reader()
         handle = ctypes.c_void_p()
         self._check(
             "CreateWithDevice",
@@ -100,7 +101,7 @@ class _Asker:
             raise ExecutionFailed(
                 f"{_PREFIX}{name} returned {code}",
                 path=self._plugin.path,
-                cause=self._plugin.error_reader()(),
+                cause=self._words(),
             )
 
     def has(self, *names: str) -> bool:

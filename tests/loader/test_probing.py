@@ -1,0 +1,96 @@
+"""Probing a plugin in a child process: what it says, or what became of it."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+
+import aoti_loader
+from aoti_abi.errors import InvalidArgument, InvalidProgram, NotFound
+from aoti_abi.features import FEATURES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_a_probe_tells_what_the_plugin_says(plugin: Callable[..., str]) -> None:
+    found = aoti_loader.probe(plugin(NAMES='"z"', ENTRIES="OK"))
+    assert found.outcome == "loads"
+    assert found.host == "builtin"
+    assert (found.inputs, found.outputs) == (("x", "y"), ("z",))
+    assert found.constants is None
+    assert found.features["read-constants"]
+    assert not found.features["weight-sharing"]
+    assert list(found.features) == list(FEATURES)
+    assert found.error is None
+    assert pickle.loads(pickle.dumps(found)) == found
+
+
+def test_a_real_plugin(real_plugin: str) -> None:
+    found = aoti_loader.probe(real_plugin, host="builtin")
+    assert found.outcome == "loads"
+    assert found.inputs
+    assert found.outputs
+    assert found.constants is not None
+    assert all(constant.name and constant.fqn and constant.dtype == 6 for constant in found.constants)
+    assert found.call_spec is not None
+
+
+def test_a_crash_is_named(plugin: Callable[..., str]) -> None:
+    found = aoti_loader.probe(plugin("-DCREATE_CRASHES"))
+    assert (found.outcome, found.signal) == ("crashed", "SIGSEGV")
+    found = aoti_loader.probe(plugin("-DCREATE_ABORTS"))
+    assert (found.outcome, found.signal) == ("crashed", "SIGABRT")
+    assert "terminate called" in found.stderr
+
+
+def test_an_exit_is_a_crash_too(plugin: Callable[..., str]) -> None:
+    found = aoti_loader.probe(plugin("-DCREATE_EXITS"))
+    assert (found.outcome, found.signal, found.exit_code) == ("crashed", None, 3)
+
+
+def test_a_hang_is_ended(plugin: Callable[..., str]) -> None:
+    found = aoti_loader.probe(plugin("-DCREATE_HANGS"), timeout=1)
+    assert found.outcome == "timed out"
+
+
+def test_what_a_plugin_prints_is_no_answer(plugin: Callable[..., str]) -> None:
+    found = aoti_loader.probe(plugin("-DCREATE_PRINTS"))
+    assert found.outcome == "loads"
+    assert found.inputs == ("0", "1")
+    assert "outcome" in found.stderr
+
+
+def test_a_refusal_comes_back_as_the_error(plugin: Callable[..., str]) -> None:
+    found = aoti_loader.probe(plugin("-DNO_RUN"))
+    assert found.outcome == "refused"
+    assert isinstance(found.error, InvalidProgram)
+    assert "AOTInductorModelContainerRun" in str(found.error)
+    assert isinstance(aoti_loader.probe("/nowhere.so").error, NotFound)
+
+
+def test_a_container_that_cannot_be_made_is_told(plugin: Callable[..., str]) -> None:
+    found = aoti_loader.probe(plugin(), device="gpu")
+    assert found.outcome == "loads"
+    assert found.error is not None
+    assert found.error.cause == "Invalid device"
+
+
+def test_a_malformed_answer_is_told(plugin: Callable[..., str]) -> None:
+    found = aoti_loader.probe(plugin(NAMES='"\\xff"'))
+    assert isinstance(found.error, InvalidProgram)
+    assert "is not UTF-8" in str(found.error)
+
+
+def test_little_memory_is_no_crash_of_ours(plugin: Callable[..., str]) -> None:
+    found = aoti_loader.probe(plugin(), memory=64 << 20)
+    assert found.outcome in ("loads", "refused", "crashed")
+
+
+def test_wrong_arguments(plugin: Callable[..., str]) -> None:
+    with pytest.raises(InvalidArgument, match="timeout"):
+        aoti_loader.probe(plugin(), timeout=0)
+    with pytest.raises(InvalidArgument, match="unknown option 'colour'"):
+        aoti_loader.probe(plugin(), colour=True)
