@@ -11,7 +11,9 @@ compiled with the installed PyTorch (1.5 MB with its line tables), and the big f
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -55,13 +57,15 @@ def environment() -> str:
     bin_folder = os.path.join(WORK, "venv", "bin")
     if not os.path.exists(os.path.join(bin_folder, "python")):
         subprocess.run([sys.executable, "-m", "venv", os.path.join(WORK, "venv")], check=True)
-        subprocess.run([f"{bin_folder}/pip", "install", "-q", *PEERS], check=True)
+        subprocess.run([f"{bin_folder}/pip", "install", "-q", *PEERS], check=True, stderr=subprocess.DEVNULL)
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([f"{bin_folder}/pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT], check=True)
+        build = [f"{bin_folder}/pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT]
+        subprocess.run(build, check=True, stderr=subprocess.DEVNULL)
         (wheel,) = os.listdir(folder)
         command = [f"{bin_folder}/pip", "install", "-q", "--force-reinstall", "--no-deps", os.path.join(folder, wheel)]
-        subprocess.run(command, check=True)
-    subprocess.run([f"{bin_folder}/pip", "install", "-q", "flatbuffers", "rich"], check=True)
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    command = [f"{bin_folder}/pip", "install", "-q", "flatbuffers", "rich"]
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     return bin_folder
 
 
@@ -74,10 +78,11 @@ def default_plugin() -> str:
 
 
 def default_big() -> str:
-    """Return the libtorch_cpu.so of the installed PyTorch."""
-    import torch
-
-    return os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
+    """Return the libtorch_cpu.so of the installed PyTorch, without importing it."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        sys.exit("no PyTorch is installed here: name a big library with --big")
+    return os.path.join(os.path.dirname(spec.origin), "lib", "libtorch_cpu.so")
 
 
 def wheel_around(path: str) -> str:
@@ -95,29 +100,40 @@ def wheel_around(path: str) -> str:
     return wheel
 
 
-def measure(command: list[str]) -> tuple[float, float]:
-    """Run a command; return its wall-clock time in milliseconds and its peak resident memory in MiB."""
+#: A child starts with its parent's memory counted as its own, so a parent with as little as can be runs it.
+PEAK = """
+import os, sys
+null = os.open(os.devnull, os.O_WRONLY)
+files = [(os.POSIX_SPAWN_DUP2, null, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
+pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=files)
+print(os.wait4(pid, 0)[2].ru_maxrss)
+"""
+
+
+def elapsed(command: list[str]) -> float:
+    """Run a command; return its wall-clock time in milliseconds."""
     start = time.perf_counter()
-    with open(os.devnull, "w") as null:
-        process = subprocess.Popen(command, stdout=null, stderr=null, env=ENVIRONMENT)
-        _pid, _status, usage = os.wait4(process.pid, 0)
-        process.returncode = 0
-    return (time.perf_counter() - start) * 1e3, usage.ru_maxrss / 1024
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
+    return (time.perf_counter() - start) * 1e3
+
+
+def peak(command: list[str]) -> float:
+    """Run a command; return its peak resident memory in MiB."""
+    path = shutil.which(command[0]) or command[0]
+    runner = [sys.executable, "-I", "-S", "-c", PEAK, path, *command[1:]]
+    done = subprocess.run(runner, capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    return int(done.stdout) / 1024
 
 
 def compare(title: str, commands: dict[str, list[str]], runs: int, slow_runs: int) -> None:
     """Time all commands in turn and print a table."""
     times: dict[str, list[float]] = {name: [] for name in commands}
-    memory: dict[str, float] = dict.fromkeys(commands, 0.0)
-    for command in commands.values():
-        measure(command)
+    memory = {name: peak(command) for name, command in commands.items()}
     for index in range(runs):
         for name, command in commands.items():
-            if index >= slow_runs and statistics.median(times[name]) > 1000:
+            if index >= slow_runs and statistics.median(times[name]) > 400:
                 continue
-            elapsed, peak = measure(command)
-            times[name].append(elapsed)
-            memory[name] = max(memory[name], peak)
+            times[name].append(elapsed(command))
     base = statistics.median(times["python -c pass"])
     print(f"\n### {title}\n")
     print("| whole process | median ms | times `python -c pass` | peak RSS MiB | runs |")

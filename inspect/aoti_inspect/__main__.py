@@ -1,7 +1,5 @@
 """``python -m aoti_inspect``."""
 
-import sys
+from aoti_inspect.command import main
 
-from aoti_inspect.cli import main
-
-sys.exit(main())
+main()

@@ -253,6 +253,3 @@ def _explain(arguments: list[str]) -> int:
         print(f"{entry.code} {entry.name} ({entry.severity})\n\n{entry.page}")
     return 0
 
-
-if __name__ == "__main__":
-    sys.exit(main())

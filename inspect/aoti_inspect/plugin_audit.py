@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aoti_inspect.audit import PluginAudit, Settings, by_gravity
 from aoti_inspect.hosts.verdicts import judge_all
-from aoti_inspect.rules import all_rules
+from aoti_inspect.rules import all_rules, plugin_rules
 from aoti_inspect.rules.registry import Context, run_rules
 
 if TYPE_CHECKING:
@@ -34,5 +34,5 @@ def audit_plugin(
     verdicts = judge_all(facts, settings.hosts, settings.target)
     required = tuple(verdict for verdict in verdicts if verdict.host in settings.required)
     context = Context(facts, settings.target, required, disagreements, artifact, entry)
-    findings, not_checked = run_rules(context, all_rules())
+    findings, not_checked = run_rules(context, plugin_rules() if artifact is None else all_rules())
     return PluginAudit(facts, by_gravity(findings), tuple(not_checked), verdicts)

@@ -185,7 +185,8 @@ def _check_symbols(found: Judgement, scope: Scope, host: str | None) -> None:
         if symbol.binding == "weak" or family(symbol.name) == "toolchain":
             continue
         library = scope.named(symbol.library) if symbol.library else None
-        if library is not None and library.image.defines(symbol.name) is not None:
+        if library is not None and symbol.version in library.links.version_definitions:
+            # A library that defines a version has every symbol of it: versions only ever grow new ones.
             continue
         if scope.find(symbol.name) is None:
             found.missing.append(symbol.name)

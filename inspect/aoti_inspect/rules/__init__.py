@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     from aoti_inspect.rules.registry import Rule
 
 
-def all_rules() -> dict[str, Rule]:
-    """Import every module of rules and return the rules by code, in the order of their codes."""
+def plugin_rules() -> dict[str, Rule]:
+    """Import the rules about plugins and return what is registered, in the order of the codes.
+
+    A plugin that comes by itself does not pay for the rules about packages.
+    """
     from aoti_inspect.rules import (  # noqa: F401, PLC0415 - importing a module registers its rules
         container_api,
         cxx_runtime,
@@ -22,10 +25,6 @@ def all_rules() -> dict[str, Rule]:
         identity,
         linkage,
         lost_features,
-        package,
-        package_program,
-        package_security,
-        package_weights,
         processor,
         security,
         shim_libraries,
@@ -35,3 +34,15 @@ def all_rules() -> dict[str, Rule]:
     from aoti_inspect.rules.registry import RULES  # noqa: PLC0415 - filled by the imports above
 
     return {code: RULES[code] for code in sorted(RULES)}
+
+
+def all_rules() -> dict[str, Rule]:
+    """Import every module of rules and return the rules by code, in the order of their codes."""
+    from aoti_inspect.rules import (  # noqa: F401, PLC0415 - importing a module registers its rules
+        package,
+        package_program,
+        package_security,
+        package_weights,
+    )
+
+    return plugin_rules()
