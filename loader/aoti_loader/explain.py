@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from aoti_abi import shim_catalogue
 from aoti_abi.errors import AccessFailed
 from aoti_inspect.symbol_families import family, uses_old_string_abi
+from aoti_loader import linker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,13 +75,20 @@ def _version(version: str, facts: PluginFacts, _host: Host) -> tuple[str, str | 
     shown = ", ".join(symbols[:3]) + (f" and {len(symbols) - 3} more" if len(symbols) > 3 else "")
     why = f", because of {shown}" if symbols else ""
     library = next((need.library for need in facts.elf.version_needs if need.version == version), "a library")
+    used = linker.is_loaded(library)
+    where = f" ({used})" if used else ""
     return (
-        f"it needs {version} of {library}{why}, and the one in this process is older",
+        f"it needs {version} of {library}{why}, and the one in this process{where} is older",
         f"run where {library} is newer, or compile the plugin on an older system",
     )
 
 
 def _library(library: str, facts: PluginFacts, _host: Host) -> tuple[str, str | None]:
+    if library == "libcuda.so.1":
+        return (
+            f"{library} was not found",
+            "it comes with NVIDIA's driver: is there a GPU, and a driver for it?",
+        )
     what = (
         "which it names in DT_NEEDED"
         if library in facts.elf.needed

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from typing import TYPE_CHECKING, Literal
 
-from aoti_abi.container_api import REQUIRED, TORCH_2_1_ONLY
-from aoti_abi.errors import AccessFailed, InvalidArgument, InvalidProgram, NotFound, NotSupported
+from aoti_abi.errors import AccessFailed, InvalidArgument, NotFound, NotSupported
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.read import open_elf
 from aoti_inspect.plugin import plugin_facts, read_plugin
@@ -19,6 +19,7 @@ from aoti_loader.host_choice import choose_host, needs_of, serves_without_libtor
 from aoti_loader.mending import Mend, plan_mends
 from aoti_loader.plugin import Plugin, unload_waiting
 from aoti_loader.preload import forgotten, open_forgotten, open_named, open_needed
+from aoti_loader.refusals import refuse_unusable
 from aoti_loader.staging import Staged, release, stage
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ HostChoice = Literal["auto", "builtin", "torch", "process"]
 #: Lost features that are only announced when somebody asks for them: no PyTorch before 2.14 has them, and
 #: nothing works differently without.
 _UNANNOUNCED = frozenset(("external-constants-at-creation",))
+
+
+#: Held while a host enters the global scope: two threads must not let two of them in (behaviour L12).
+_scope = threading.Lock()
 
 
 def load(
@@ -139,7 +144,8 @@ def _load(
     unload_waiting()
     refuse_unusable(facts, check_isa=check_isa)
     needs = needs_of(facts)
-    chosen = choose_host(host, facts, needs)
+    with _scope:
+        chosen = choose_host(host, facts, needs)
     drop_libtorch = bool(needs.libtorch) and serves_without_libtorch(chosen)
     if drop_libtorch and not mend:
         raise NotSupported(
@@ -172,52 +178,6 @@ def _load(
         if staged is not None:
             release(staged)
         raise
-
-
-def refuse_unusable(facts: PluginFacts, *, check_isa: bool) -> None:
-    """Raise for what no host can help with: not a plugin, required functions missing, another machine.
-
-    Raises:
-        InvalidProgram: it is not a plugin, or lacks required functions, which are all named (behaviour L1).
-        NotSupported: it is for another machine or processor.
-    """
-    elf = facts.elf
-    machine = os.uname().machine
-    if elf.header.machine_name != machine or elf.header.bits != 64:
-        raise NotSupported(
-            f"it is for {elf.header.bits}-bit {elf.header.machine_name}, and this machine is {machine}",
-            path=facts.name,
-        )
-    exports = frozenset(elf.exports.container)
-    if not exports:
-        raise InvalidProgram(
-            "it is not an AOTInductor plugin: it exports no AOTInductor function",
-            path=facts.name,
-            hint="torch._inductor.aot_compile and aoti_compile_and_package produce plugins",
-        )
-    missing = [name for name in REQUIRED if name not in exports]
-    if missing:
-        old = " (PyTorch 2.1 had another interface)" if exports & TORCH_2_1_ONLY else ""
-        raise InvalidProgram(
-            f"required functions are missing: {', '.join(missing)}{old}",
-            path=facts.name,
-            hint="compile the model again with PyTorch 2.3 or later",
-        )
-    if check_isa and facts.metadata and facts.metadata.get("AOTI_CPU_ISA"):
-        _refuse_foreign_isa(facts, facts.metadata["AOTI_CPU_ISA"])
-
-
-def _refuse_foreign_isa(facts: PluginFacts, wanted: str) -> None:
-    from aoti_inspect.target import ISA_FLAGS, local_target  # noqa: PLC0415 - only with metadata
-
-    here = local_target().isa
-    missing = [name for name in wanted.upper().split() if name in ISA_FLAGS and here and name not in here]
-    if missing:
-        raise NotSupported(
-            f"it was compiled for {wanted}, and this processor lacks {', '.join(missing)}",
-            path=facts.name,
-            hint="compile it with cpp.march and cpp.simdlen for this machine, or pass check_isa=False",
-        )
 
 
 def _open(
@@ -268,7 +228,8 @@ def _dlopen(path: str, flags: int, facts: PluginFacts, host: Host) -> int:
     try:
         return linker.open_library(path, flags)
     except AccessFailed as error:
-        raise explain_refusal(error.cause or "", path, facts, host) from error
+        # Its words are all in the new one.
+        raise explain_refusal(error.cause or "", path, facts, host) from None
 
 
 def _equip(host: Host, needs: Needs) -> None:

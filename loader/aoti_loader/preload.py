@@ -113,7 +113,7 @@ def _open(name: str, path: str, what: str, hint: str | None) -> str:
     try:
         handle = linker.open_library(name, linker.RTLD_LAZY | linker.RTLD_GLOBAL)
     except AotiError as error:
-        raise AccessFailed(f"cannot open {what}", path=path, cause=error.cause, hint=hint) from error
+        raise AccessFailed(f"cannot open {what}", path=path, cause=error.cause, hint=hint) from None
     _opened[name] = handle
     _global.add(name)
     return linker.file_of_handle(handle)

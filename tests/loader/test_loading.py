@@ -224,6 +224,7 @@ def test_a_newer_version_is_explained_with_its_symbols(
         LD_LIBRARY_PATH=str(tmp_path),
     )
     assert "it needs V_9 of" in words
+    assert f"the one in this process ({tmp_path}/libv.so) is older" in words
     assert "because of f" in words
 
 
@@ -305,6 +306,24 @@ def test_a_plugin_that_finds_libraries_beside_itself_is_loaded_in_place(
     with aoti_loader.load(tmp_path / "plugin.so", warn=False) as loaded:
         assert loaded.staging == "in place"
         assert tag(loaded) == 1
+
+
+def test_many_threads_may_load_at_once(real_plugin: str, child: Callable[..., str]) -> None:
+    code = """
+    import sys, threading, aoti_loader
+    hosts, start = [], threading.Barrier(8)
+    def work():
+        start.wait()
+        for _ in range(5):
+            plugin = aoti_loader.load(sys.argv[1], warn=False)
+            hosts.append(plugin.host.kind)
+            assert plugin.close(), plugin.kept_because
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    print(len(hosts), *set(hosts))
+    """
+    assert child(code, real_plugin) == "40 builtin\n"
 
 
 def test_the_last_error_is_the_plugins_own(plugin: Callable[..., str]) -> None:

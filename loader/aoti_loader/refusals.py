@@ -1,0 +1,58 @@
+"""What no host can help with, refused before one is looked for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from aoti_abi.container_api import REQUIRED, TORCH_2_1_ONLY
+from aoti_abi.errors import InvalidProgram, NotSupported
+
+if TYPE_CHECKING:
+    from aoti_inspect.facts import PluginFacts
+
+
+def refuse_unusable(facts: PluginFacts, *, check_isa: bool) -> None:
+    """Raise for what no host can help with: not a plugin, required functions missing, another machine.
+
+    Raises:
+        InvalidProgram: it is not a plugin, or lacks required functions, which are all named (behaviour L1).
+        NotSupported: it is for another machine or processor.
+    """
+    elf = facts.elf
+    machine = os.uname().machine
+    if elf.header.machine_name != machine or elf.header.bits != 64:
+        raise NotSupported(
+            f"it is for {elf.header.bits}-bit {elf.header.machine_name}, and this machine is {machine}",
+            path=facts.name,
+        )
+    exports = frozenset(elf.exports.container)
+    if not exports:
+        raise InvalidProgram(
+            "it is not an AOTInductor plugin: it exports no AOTInductor function",
+            path=facts.name,
+            hint="torch._inductor.aot_compile and aoti_compile_and_package produce plugins",
+        )
+    missing = [name for name in REQUIRED if name not in exports]
+    if missing:
+        old = " (PyTorch 2.1 had another interface)" if exports & TORCH_2_1_ONLY else ""
+        raise InvalidProgram(
+            f"required functions are missing: {', '.join(missing)}{old}",
+            path=facts.name,
+            hint="compile the model again with PyTorch 2.3 or later",
+        )
+    if check_isa and facts.metadata and facts.metadata.get("AOTI_CPU_ISA"):
+        _refuse_foreign_isa(facts, facts.metadata["AOTI_CPU_ISA"])
+
+
+def _refuse_foreign_isa(facts: PluginFacts, wanted: str) -> None:
+    from aoti_inspect.target import ISA_FLAGS, local_target  # noqa: PLC0415 - only with metadata
+
+    here = local_target().isa
+    missing = [name for name in wanted.upper().split() if name in ISA_FLAGS and here and name not in here]
+    if missing:
+        raise NotSupported(
+            f"it was compiled for {wanted}, and this processor lacks {', '.join(missing)}",
+            path=facts.name,
+            hint="compile it with cpp.march and cpp.simdlen for this machine, or pass check_isa=False",
+        )
