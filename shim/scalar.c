@@ -76,8 +76,9 @@ static AOTITorchError item_fits(int32_t dtype, int32_t from, const void *element
             memcpy(&natural, element, sizeof natural);
             fits = (!is_signed && bits == 64) || natural < UINT64_C(1) << (is_signed ? bits - 1 : bits);
         } else {
+            /* Between the least and the greatest value, as a double: 2^63 is what INT64_MAX rounds to. */
             double high = ldexp(1.0, is_signed ? bits - 1 : bits);
-            fits = isfinite(value) && trunc(value) < high && trunc(value) >= (is_signed ? -high : 0.0);
+            fits = value >= (is_signed ? -high : 0.0) && value <= (bits == 64 ? high : high - 1);
         }
     }
     if (!fits) {

@@ -28,10 +28,10 @@ static void storage_free(struct storage *storage) {
 AOTITorchError storage_new_owned(size_t nbytes, struct device device, struct storage **out) {
     if (device.type == DEVICE_CPU) {
         /* One block for the count and the data: half the allocator's work on the path that every run takes. */
-        size_t room;
-        REQUIRE(nbytes <= PTRDIFF_MAX && !__builtin_add_overflow(nbytes, sizeof(struct storage) + CPU_ALIGNMENT, &room),
-                AOTI_MEMORY_ALLOCATION_FAILED, "%zu bytes are more than a process can have", nbytes);
-        struct storage *storage = malloc(room);
+        const size_t head = sizeof(struct storage) + CPU_ALIGNMENT;
+        REQUIRE(nbytes <= PTRDIFF_MAX - head, AOTI_MEMORY_ALLOCATION_FAILED,
+                "no memory for a tensor of %zu bytes: no process can have that", nbytes);
+        struct storage *storage = malloc(head + nbytes);
         REQUIRE(storage != NULL, AOTI_MEMORY_ALLOCATION_FAILED, "no memory for a tensor of %zu bytes", nbytes);
         *storage = (struct storage){.nbytes = nbytes, .device = device, .kind = STORAGE_OWNED};
         atomic_init(&storage->references, 1);

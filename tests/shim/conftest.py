@@ -213,7 +213,13 @@ def build_shim() -> Any:
 
 @pytest.fixture(scope="session")
 def shim_path(build_shim: Any) -> str:
-    """Return the library under test: built from the sources here, warnings being errors."""
+    """Return the library under test: built from the sources here, warnings being errors.
+
+    ``AOTI_SHIM_LIBRARY`` names another one: an installed one, or one built with sanitizers.
+    """
+    named = os.environ.get("AOTI_SHIM_LIBRARY")
+    if named:
+        return named
     return str(build_shim("test", "-DAOTI_SHIM_WERROR=ON") / "libaoti_shim.so")
 
 

@@ -84,7 +84,7 @@ def test_null_for_every_argument_of_every_shim(shim_path: str) -> None:
         ([1] * 65, [1] * 65, 6, INVALID_ARGUMENT, "65 dimensions"),
     ],
 )
-def test_sizes_that_cannot_be(
+def test_sizes_that_cannot_be(  # noqa: PLR0917 - one argument for each drawn value
     shim: Any, sizes: list[int], strides: list[int], dtype: int, code: int, text: str
 ) -> None:
     before, out = shim.stats(), ctypes.c_void_p()
@@ -104,7 +104,7 @@ def test_sizes_that_cannot_be(
     st.integers(-2, 2**63 - 1) | st.integers(0, 40),
     st.integers(-1, 50),
 )
-def test_a_view_stays_inside_its_storage(
+def test_a_view_stays_inside_its_storage(  # noqa: PLR0917 - one argument for each drawn value
     shim: Any, shim_error: type, sizes: list[int], strides: list[int], offset: int, dtype: int
 ) -> None:
     count = min(len(sizes), len(strides))
@@ -117,7 +117,7 @@ def test_a_view_stays_inside_its_storage(
     itemsize = shim.function("aoti_torch_dtype_element_size")(dtype)
     extent = sum((n - 1) * s for n, s in zip(sizes, strides, strict=False)) + 1
     if 0 not in sizes[:count]:
-        assert 0 <= offset
+        assert offset >= 0
         assert offset + extent * itemsize <= 64
         assert base.pointer <= view.pointer
     else:

@@ -91,7 +91,7 @@ def with_blas(request: pytest.FixtureRequest, shim: Any) -> Any:
     st.sampled_from([(1.0, 1.0), (0.0, 1.0), (2.0, -3.0), (1.0, 0.0)]),
     st.sampled_from(["full", "row", "column", "scalar", "vector"]),
 )
-def test_addmm(
+def test_addmm(  # noqa: PLR0917 - one argument for each drawn value
     with_blas: Any, torch_host: Any, dtype: str, sizes: Any, layouts: Any, scales: Any, addend: str
 ) -> None:
     m, n, k = sizes
@@ -118,7 +118,7 @@ def test_addmm(
     st.tuples(LAYOUTS, LAYOUTS, LAYOUTS),
     st.sampled_from([(1.0, 1.0), (0.0, 1.0), (0.5, 2.0)]),
 )
-def test_bmm_and_baddbmm(
+def test_bmm_and_baddbmm(  # noqa: PLR0917 - one argument for each drawn value
     with_blas: Any, torch_host: Any, dtype: str, sizes: Any, layouts: Any, scales: Any
 ) -> None:
     b, m, n, k = sizes
@@ -184,7 +184,7 @@ def test_products_that_cannot_be(shim: Any, shim_error: type) -> None:
 # --- convolution --------------------------------------------------------------------------------------------
 
 
-def convolve(host: Any, x: Any, w: Any, bias: Any, transposed: bool, groups: int, **given: list[int]) -> Any:
+def convolve(host: Any, x: Any, w: Any, bias: Any, transposed: bool, groups: int, **given: list[int]) -> Any:  # noqa: PLR0917 - one argument for each drawn value
     parameters = [
         item
         for name in ("stride", "padding", "dilation")
@@ -251,7 +251,7 @@ def test_convolution(with_blas: Any, torch_host: Any, data: st.DataObject) -> No
         ((1, 4, 8), (4, 4, 3), {"bias": (3,)}, "the bias is not one value for each of 4"),
     ],
 )
-def test_convolutions_that_cannot_be(
+def test_convolutions_that_cannot_be(  # noqa: PLR0917 - one argument for each drawn value
     shim: Any, shim_error: type, x: Any, w: Any, given_: dict[str, Any], text: str
 ) -> None:
     call = {"stride": [1], "padding": [0], "dilation": [1], "groups": 1, **given_}

@@ -56,7 +56,8 @@ def caller(compile_library: Any) -> Any:
         target = f'__attribute__((target("{isa}")))' if isa else ""
         source = f"""
             typedef {element} V __attribute__((vector_size({size})));
-            {target} void one(V (*f)(V), long n, const V *x, V *o) {{ for (long i = 0; i < n; i++) o[i] = f(x[i]); }}
+            {target} void one(V (*f)(V), long n, const V *x, V *o)
+            {{ for (long i = 0; i < n; i++) o[i] = f(x[i]); }}
             {target} void two(V (*f)(V, V), long n, const V *x, const V *y, V *o)
             {{ for (long i = 0; i < n; i++) o[i] = f(x[i], y[i]); }}
         """

@@ -118,7 +118,7 @@ def test_codes_are_pytorchs(shim: Any, torch_host: Any) -> None:
 
     for name in sorted(CODES - {"aoti_torch_dtype_element_size"}):
         assert shim.function(name)() == torch_host.function(name)(), name
-    for code in list(range(12)) + [15, *range(23, 30)]:
+    for code in (*range(12), 15, *range(23, 30)):
         name = "aoti_torch_dtype_element_size"
         assert shim.function(name)(code) == torch_host.function(name)(code)
     assert shim.function("aoti_torch_dtype_element_size")(99) == 0

@@ -193,8 +193,9 @@ def test_a_borrowed_tensor_calls_its_deleter_with_the_last_sharer(shim: Any) -> 
     function = shim.library.torch_from_blob
     out = ctypes.c_void_p()
     code = function(
-        ctypes.c_void_p(array.ctypes.data), ctypes.c_int64(1), shim.int64s([4]), shim.int64s([1]), ctypes.c_int64(0),
-        7, 0, 0, ctypes.byref(out), 0, None, ctypes.c_int64(0), deleter, ctypes.c_void_p(77),
+        ctypes.c_void_p(array.ctypes.data), ctypes.c_int64(1), shim.int64s([4]), shim.int64s([1]),
+        ctypes.c_int64(0), 7, 0, 0, ctypes.byref(out), 0, None, ctypes.c_int64(0),
+        deleter, ctypes.c_void_p(77),
     )  # fmt: skip
     assert code == 0
     second = ctypes.c_void_p()
@@ -216,18 +217,18 @@ def test_nothing_leaks(shim: Any) -> None:
 
 def test_handles_are_counted_atomically_across_threads(shim: Any) -> None:
     before = shim.stats()
-    base = shim.empty([16])
+    held = [shim.empty([16])]
 
     def share() -> None:
         for _ in range(2000):
-            shim.make("aoti_torch_new_tensor_handle", base)
+            shim.make("aoti_torch_new_tensor_handle", held[0])
 
     threads = [threading.Thread(target=share) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    del base
+    held.clear()
     assert shim.stats() == before
 
 
