@@ -110,10 +110,8 @@ def _dynamic(view: Any, image: ElfImage, facts: ElfFacts) -> list[str]:
         str(tag.needed) for tag in islice(section.iter_tags(), _MAX_NAMES) if tag.entry.d_tag == "DT_NEEDED"
     )
     if tuple(map(_plain, needed)) != tuple(map(_plain, facts.needed)):
-        return [
-            f"by its sections the file needs {_list(needed)}, "
-            f"but the dynamic linker loads {_list(facts.needed)}"
-        ]
+        theirs, ours = _list(needed), _list(facts.needed)
+        return [f"by its sections the file needs {theirs}, but the dynamic linker loads {ours}"]
     segment = next(item for item in reversed(image.segments) if item.type == "DYNAMIC")
     if section["sh_offset"] != image.space.offset_of(segment.address):
         return [f"section {section.name} is at {section['sh_offset']:#x}, not where PT_DYNAMIC leads"]
@@ -154,9 +152,11 @@ def _versions(view: Any, facts: ElfFacts) -> list[str]:
     section = _first(view, "SHT_GNU_verneed")
     theirs: set[tuple[str, str]] = set()
     if section is not None:
-        for need, versions in islice(section.iter_versions(), _MAX_VERSIONS):
-            names = {_plain(str(version.name)) for version in islice(versions, _MAX_VERSIONS)}
-            theirs |= {(_plain(str(need.name)), name) for name in names}
+        pairs = ((need, version) for need, versions in section.iter_versions() for version in versions)
+        theirs = {
+            (_plain(str(need.name)), _plain(str(version.name)))
+            for need, version in islice(pairs, _MAX_VERSIONS)
+        }
     ours = {(_plain(need.library), _plain(need.version)) for need in facts.version_needs}
     if theirs == ours:
         return []

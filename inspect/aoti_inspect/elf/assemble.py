@@ -29,6 +29,7 @@ def assemble(image: ElfImage) -> ElfFacts:
     try:
         undefined = _undefined(image)
         exports = summarize(table.columns, image.strings)
+        _check_names(image)
         needs = _version_needs(image, undefined)
     except InvalidProgram as error:
         error.path = error.path or image.name
@@ -82,12 +83,8 @@ def _undefined(image: ElfImage) -> tuple[Symbol, ...]:
     indices = table.columns.undefined()
     column = versions.column(indices[-1] + 1) if indices else None
     symbols = []
-    nameless = 0
     for index in indices:
         text = image.strings.text(names[index])
-        if text is None:
-            nameless += 1
-            continue
         binding = binding_name(info[index])
         if not text or binding == "local":
             continue
@@ -100,8 +97,6 @@ def _undefined(image: ElfImage) -> tuple[Symbol, ...]:
             elif versions.definition(number) is None:
                 image.note(f"a symbol has version number {number}, which no version table has")
         symbols.append(Symbol(text, binding, version, library))
-    if nameless:
-        image.note(f"{nameless} undefined symbols have their name outside of the string table")
     return tuple(symbols)
 
 
@@ -116,6 +111,13 @@ def _version_needs(image: ElfImage, undefined: tuple[Symbol, ...]) -> tuple[Vers
         )
         for need in image.symbol_table.versions.needs
     )
+
+
+def _check_names(image: ElfImage) -> None:
+    names, size = image.symbol_table.columns.names, len(image.strings.data)
+    if max(names, default=0) >= max(size, 1):
+        outside = sum(name >= size for name in names)
+        image.note(f"{outside} dynamic symbols have their name outside of the string table")
 
 
 def _check_hash(image: ElfImage, names: tuple[str, ...]) -> None:

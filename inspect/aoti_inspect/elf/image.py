@@ -32,6 +32,17 @@ MAX_SEARCH = 1 << 25
 _DAMAGED = "no linker writes this: the file is damaged, or made to mislead its readers"
 
 
+class _Note:
+    """Remembers sentences, each once, in the order in which they came."""
+
+    def __init__(self, sentences: dict[str, None]) -> None:
+        self._sentences = sentences
+
+    def __call__(self, sentence: str) -> None:
+        """Remember something that is wrong but could be worked around."""
+        self._sentences[sentence] = None
+
+
 class ElfImage:
     """The parsed dynamic view over some bytes; its parts are decoded when they are first asked for.
 
@@ -45,6 +56,7 @@ class ElfImage:
         layout: how its class and byte order lay out records.
         segments: the program headers.
         space: the file by address.
+        note: called with one sentence for each thing that is wrong but could be worked around.
 
     Raises:
         AotiError: it is not an ELF file, or cut off.
@@ -57,11 +69,9 @@ class ElfImage:
         self.layout = self.header.layout
         self.segments = read_segments(self.source, self.header, name)
         self.space = AddressSpace(self.source, self.segments)
+        # The tables note what is wrong without knowing the image: a cycle would keep a caller's mmap open.
         self._anomalies: dict[str, None] = {}
-
-    def note(self, sentence: str) -> None:
-        """Remember something that is wrong but could be worked around."""
-        self._anomalies[sentence] = None
+        self.note = _Note(self._anomalies)
 
     @property
     def anomalies(self) -> tuple[str, ...]:

@@ -102,6 +102,12 @@ class SymbolTable:
             # Without another table behind it only the entries' own looks tell where the table ends.
             count = bound if nearest else 1 + self._plausible(1, bound)
             source = "DT_STRTAB"
+        elif count > bound:
+            extra = self._plausible(bound, count)
+            self._note(
+                f"the hash table covers {count} dynamic symbols, but another table begins after {bound}"
+            )
+            return bound + extra, "DT_STRTAB", False
         elif count < bound:
             extra = self._plausible(count, bound)
             if extra:

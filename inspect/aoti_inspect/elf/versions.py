@@ -54,11 +54,9 @@ def read_needs(
         note: takes one sentence for each thing that is wrong.
     """
     record = struct.Struct(layout.mark + "HHIII")
-    extra = struct.Struct(layout.mark + "IHHII")
     needs: list[Need] = []
     files = 0
-    budget = MAX_RECORDS
-    while budget:
+    while True:
         raw = read(address, record.size)
         if len(raw) < record.size:
             note("the version needs (DT_VERNEED) lead outside of the file")
@@ -74,27 +72,12 @@ def read_needs(
         if library is None:
             note(f"version need {files} names its library outside of the string table")
             library = ""
-        at = address + first
-        found = 0
-        while budget:
-            budget -= 1
-            raw = read(at, extra.size)
-            if len(raw) < extra.size:
-                note(f"the versions needed of {library or 'a library'} lead outside of the file")
-                break
-            _, flags, index, name, step = extra.unpack(raw)
-            text = strings.text(name)
-            if text is None:
-                note(f"a version needed of {library or 'a library'} has its name outside of the string table")
-            else:
-                needs.append(Need(library, text, bool(flags & elf.VER_FLG_WEAK), index & ~elf.VERSYM_HIDDEN))
-            found += 1
-            if step == 0:
-                break
-            if step < extra.size:
-                note(f"the versions needed of {library or 'a library'} overlap each other")
-                break
-            at += step
+        found = _read_need(
+            address + first, library, layout, strings=strings, read=read, note=note, into=needs
+        )
+        if len(needs) > MAX_RECORDS or (following and files > MAX_RECORDS):
+            note(f"more than {MAX_RECORDS} version needs: the rest was not read")
+            return needs
         if found != stored:
             note(
                 f"{stored} versions of {library or 'a library'} are announced (vn_cnt), but {found} are there"
@@ -105,11 +88,43 @@ def read_needs(
             note("the version needs (DT_VERNEED) overlap each other")
             break
         address += following
-    else:
-        note(f"more than {MAX_RECORDS} version needs: the rest was not read")
-    if budget and files != count:
+    if files != count:
         note(f"{count} libraries with version needs are announced (DT_VERNEEDNUM), but {files} are there")
     return needs
+
+
+def _read_need(
+    address: int,
+    library: str,
+    layout: elf.Layout,
+    *,
+    strings: StringTable,
+    read: Read,
+    note: Note,
+    into: list[Need],
+) -> int:
+    """Append the versions that are needed of one library; return how many records there are."""
+    record = struct.Struct(layout.mark + "IHHII")
+    found = 0
+    while len(into) <= MAX_RECORDS and found <= MAX_RECORDS:
+        raw = read(address, record.size)
+        if len(raw) < record.size:
+            note(f"the versions needed of {library or 'a library'} lead outside of the file")
+            break
+        _, flags, number, name, step = record.unpack(raw)
+        text = strings.text(name)
+        if text is None:
+            note(f"a version needed of {library or 'a library'} has its name outside of the string table")
+        else:
+            into.append(Need(library, text, bool(flags & elf.VER_FLG_WEAK), number & ~elf.VERSYM_HIDDEN))
+        found += 1
+        if step == 0:
+            break
+        if step < record.size:
+            note(f"the versions needed of {library or 'a library'} overlap each other")
+            break
+        address += step
+    return found
 
 
 def read_definitions(
