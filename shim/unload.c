@@ -3,7 +3,8 @@
  * A C++ library registers the destructor of each thread_local object with __cxa_thread_atexit. The C library
  * then keeps that library mapped until the thread ends, which for the main thread means for good. The loader
  * points that one import of a plugin's private copy at cxa_thread_atexit below (the same string of the
- * plugin's table, two characters on). Destructors still run when their thread ends; when the plugin is closed,
+ * plugin's table, two characters on), or, if the plugin carries its own C++ runtime, the import by which that
+ * runtime does it. Destructors still run when their thread ends; when the plugin is closed,
  * those of the closing thread run at once, and the rest are counted, so that nothing is unmapped under them.
  */
 #include <pthread.h>
@@ -98,6 +99,13 @@ int cxa_thread_atexit(void (*destroy)(void *), void *object, void *library)
     entries = entry;
     pthread_mutex_unlock(&lock);
     return 0;
+}
+
+/* As the C library's __cxa_thread_atexit_impl, which a C++ runtime inside a plugin calls. */
+EXPORT int cxa_thread_atexit_impl(void (*destroy)(void *), void *object, void *library);
+int cxa_thread_atexit_impl(void (*destroy)(void *), void *object, void *library)
+{
+    return cxa_thread_atexit(destroy, object, library);
 }
 
 /* Runs the calling thread's destructors of the library that is mapped in [begin, end). Returns how many other

@@ -37,9 +37,10 @@ _VER_NDX_GLOBAL = 1
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SYMBOL_SIZE = _SYMBOL.size
 
-#: The import that pins a library to its threads, and where it is pointed instead.
-THREAD_ATEXIT = "__cxa_thread_atexit"
-_SKIPPED = len(THREAD_ATEXIT) - len("cxa_thread_atexit")
+#: The imports that pin a library to its threads: of a C++ runtime, and of the C library by a C++ runtime that
+#: the plugin carries in itself. Both are pointed at the same name without its first characters.
+THREAD_ATEXIT: tuple[str, ...] = ("__cxa_thread_atexit", "__cxa_thread_atexit_impl")
+_SKIPPED = len("__")
 
 _PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
 _DYNAMIC_ENTRY = struct.Struct("<QQ")
@@ -95,7 +96,7 @@ def plan_mends(
     """
     elf = facts.elf
     unwanted = tuple(name for name in elf.needed if name in NEEDED_NAMES) if drop_libtorch else ()
-    pinned = thread_exit and any(symbol.name == THREAD_ATEXIT for symbol in elf.undefined)
+    pinned = thread_exit and any(symbol.name in THREAD_ATEXIT for symbol in elf.undefined)
     if not (elf.executable_stack or elf.exports.unique or unwanted or pinned):
         return ()
     if elf.header.bits != 64 or elf.header.byte_order != "little":
@@ -199,7 +200,7 @@ def _redirect_thread_exit(facts: PluginFacts, headers: _Headers, tables: _Tables
     raw = read(tables.symbols, facts.elf.symbol_count * _SYMBOL_SIZE)
     values = dict(tables.entries)
     strings = read(tables.strings, values.get(_DT_STRSZ, 0))
-    wanted = THREAD_ATEXIT.encode() + b"\0"
+    wanted = tuple(name.encode() + b"\0" for name in THREAD_ATEXIT)
     patches = []
     for index, (name, _info, _other, section, _value, _size) in enumerate(_SYMBOL.iter_unpack(raw)):
         if section == 0 and strings.startswith(wanted, name):

@@ -72,7 +72,7 @@ def test_the_import_of_thread_exit_is_redirected(cxx_plugin: Callable[..., str])
     _, _, mends, facts = mend(path, thread_exit=True)
     assert "thread-exit" in [item.name for item in mends]
     names = {symbol.name: symbol for symbol in facts.elf.undefined}
-    assert THREAD_ATEXIT not in names
+    assert names.keys().isdisjoint(THREAD_ATEXIT)
     assert names["cxa_thread_atexit"].version is None
     _, _, without, _ = mend(path)
     assert "thread-exit" not in [item.name for item in without]
