@@ -5,8 +5,7 @@ that a plugin exports tells which PyTorch compiled it (`compiled_by`). The table
 and the generator of PyTorch 2.2 to 2.14; no function changed its signature or went away in that range.
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: NamedTuple would compile each annotation from its text.
 from typing import NamedTuple
 
 from aoti_abi.versions import KNOWN_TORCH, parse_version

@@ -80,6 +80,7 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(text.split(",")) if text else ()
 
 
+@lru_cache(maxsize=4096)
 def lookup(name: str) -> Shim | None:
     """Return what is known of a shim, or None if no PyTorch from 2.2 to 2.14 exports that name."""
     fields = _find(_lines(), name)

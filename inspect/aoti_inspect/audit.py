@@ -1,15 +1,12 @@
 """The audit of one artifact: facts, verdicts, findings."""
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: NamedTuple would compile each annotation from its text.
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
+from aoti_abi.errors import AotiError
+from aoti_inspect.facts import PluginFacts
 from aoti_inspect.findings import SEVERITIES, Finding, HostVerdict, NotChecked, Severity
-
-if TYPE_CHECKING:
-    from aoti_abi.errors import AotiError
-    from aoti_inspect.facts import PluginFacts
-    from aoti_inspect.target import Target
+from aoti_inspect.target import Target
 
 #: The format of `aoti_inspect.report_json`; a change that could break a reader raises it.
 SCHEMA_VERSION = 1

@@ -28,7 +28,7 @@ def main() -> NoReturn:
     except SystemExit as stop:
         # argparse ends so: 0 for --help, 2 for wrong usage.
         code = stop.code if isinstance(stop.code, int) else 1
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - what no handler took is shown, as Python itself would
         sys.excepthook(*sys.exc_info())
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):

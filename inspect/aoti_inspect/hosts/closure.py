@@ -44,6 +44,10 @@ class Library(NamedTuple):
     image: ElfImage
     links: Links
 
+    def defines(self, name: str) -> bool:
+        """Whether the dynamic linker finds a definition here: it asks the hash table, and nothing else."""
+        return self.image.symbol_table.hashed(name.encode("utf-8", "surrogateescape")) is not None
+
 
 #: A DT_RPATH entry with the folder of the library that owns it.
 _Rpaths = tuple[tuple[str, str], ...]
@@ -123,7 +127,7 @@ class Scope:
     def find(self, name: str) -> Library | None:
         """Return the first library of the scope that defines ``name``."""
         for library in self.libraries:
-            if library.image.defines(name) is not None:
+            if library.defines(name):
                 return library
         return None
 
@@ -211,9 +215,10 @@ def _check_symbols(found: Judgement, scope: Scope, host: str | None) -> None:
 def _check_providers(found: Judgement, scope: Scope) -> None:
     """Point out symbols of the host API that two libraries define: load order decides between them."""
     providers: dict[tuple[str, ...], list[str]] = {}
+    missing = set(found.missing)
     for symbol in found.plugin.elf.undefined:
-        if family(symbol.name) == "shim":
-            paths = tuple(lib.path for lib in scope.libraries if lib.image.defines(symbol.name) is not None)
+        if symbol.name not in missing and family(symbol.name) == "shim":
+            paths = tuple(library.path for library in scope.libraries if library.defines(symbol.name))
             if len(paths) > 1:
                 providers.setdefault(paths, []).append(symbol.name)
     for paths, names in providers.items():

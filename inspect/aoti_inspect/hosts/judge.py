@@ -171,9 +171,7 @@ def _check_cxx(found: Judgement, host: TableHost, symbols: Undefined) -> None:
         else:
             found.notes.append(f"{text}: safe only in a process without another C++ runtime")
     if symbols.of("c++") and not imports.needs_library(plugin, "libstdc++.so"):
-        found.notes.append(
-            "libstdc++.so.6 must be loaded first, as aoti_loader does: the plugin does not name it"
-        )
+        found.notes.append("libstdc++.so.6 must be loaded first, as aoti_loader does: it is not named")
     if plugin.cxx_runtime == "libc++" and host.kind == "torch":
         found.notes.append("it uses libc++, PyTorch uses libstdc++: exceptions do not cross between the two")
 
@@ -183,8 +181,8 @@ def _check_needed(found: Judgement, host: TableHost, symbols: Undefined) -> None
     if host.kind == "torch":
         if not libtorch and symbols.of("shim"):
             found.notes.append(
-                "libtorch must be in the global scope first (linked into the program, or opened RTLD_GLOBAL): "
-                "the plugin does not name it, and PyTorch's own Python loader fails on it"
+                "libtorch must be in the global scope first (linked into the program, or opened RTLD_GLOBAL): it "
+                "is not named, and PyTorch's own Python loader fails on it"
             )
     elif libtorch and host.kind == "builtin":
         found.notes.append(
