@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from aoti_abi.errors import AotiError, InvalidArgument, NotFound, NotSupported
-from aoti_inspect.artifacts.weights import Location, Weights
+from aoti_inspect.artifacts.weights import Location, Weights, unless_closed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +122,7 @@ class Plugin:
             InvalidProgram: they are damaged.
             NotSupported: they can't be had (encrypted, another compression, too large).
         """
-        return self._read()
+        return unless_closed(self._read)
 
     def metadata(self) -> dict[str, str] | None:
         """Return what Inductor noted about its machine (``AOTI_DEVICE_KEY``, ...), if that is there.
@@ -130,7 +130,7 @@ class Plugin:
         Raises:
             InvalidProgram: it is there and damaged.
         """
-        return self._metadata()
+        return unless_closed(self._metadata)
 
 
 class Model(NamedTuple):
@@ -207,7 +207,7 @@ class NamedBlob(NamedTuple):
         key: its name; untrusted, never a file name.
         origin: the file that holds it.
         offset, size: bytes in that file.
-        view: its bytes, mapped.
+        whole: the whole file, mapped.
         layout: dtype and shape, for what is stored as a tensor; None for plain bytes.
     """
 
@@ -215,8 +215,17 @@ class NamedBlob(NamedTuple):
     origin: str
     offset: int
     size: int
-    view: memoryview
+    whole: memoryview
     layout: Value | None = None
+
+    @property
+    def view(self) -> memoryview:
+        """Its bytes, as a part of the mapped file.
+
+        Raises:
+            InvalidState: the artifact was closed.
+        """
+        return unless_closed(lambda: self.whole[self.offset : self.offset + self.size])
 
 
 class Artifact:

@@ -36,8 +36,9 @@ def read_holder(tree: Tree, sources: tuple[Source, ...], *, folder: bool) -> Art
     for name in plugins or libraries:
         models[name] = Model(name, (_plugin(tree, name, names),))
     nested = [name for name in names if name.endswith((".pt2", ".pte"))]
+    opened: list[Source] = []
     for name in nested:
-        models.update(_nested(tree, name, names, anomalies))
+        models.update(_nested(tree, name, opened, anomalies))
     if not plugins and not nested:
         what = (
             f"none of its {len(libraries)} libraries is an AOTInductor plugin"
@@ -54,7 +55,7 @@ def read_holder(tree: Tree, sources: tuple[Source, ...], *, folder: bool) -> Art
         models,
         anomalies=tuple(anomalies),
         summary=tuple(summary),
-        sources=sources,
+        sources=(*opened, *sources),
     )
 
 
@@ -115,10 +116,10 @@ def _blob(tree: Tree, name: str) -> Weights:
     )
 
 
-def _nested(tree: Tree, name: str, names: list[str], anomalies: list[Anomaly]) -> dict[str, Model]:
+def _nested(tree: Tree, name: str, opened: list[Source], anomalies: list[Anomaly]) -> dict[str, Model]:
     """Read a package or program inside the tree; its models are called ``member:model``."""
     try:
-        inner = _open_nested(tree, name, names)
+        inner = _open_nested(tree, name, opened)
     except AotiError as error:
         anomalies.append(Anomaly("unreadable-member", f"{name!r} can't be read: {error.message}", (name,)))
         return {}
@@ -126,21 +127,19 @@ def _nested(tree: Tree, name: str, names: list[str], anomalies: list[Anomaly]) -
     return {f"{name}:{key}": model._replace(name=f"{name}:{key}") for key, model in inner.models.items()}
 
 
-def _open_nested(tree: Tree, name: str, names: list[str]) -> Artifact:
+def _open_nested(tree: Tree, name: str, opened: list[Source]) -> Artifact:
+    source = MemorySource(tree.label(name), tree.read(name))
+    opened.append(source)
     if name.endswith(".pte"):
         from aoti_inspect.artifacts.pte import read_program  # noqa: PLC0415 - imports flatbuffers
 
         stem = name.removesuffix("pte")
-        beside = [other for other in names if other.startswith(stem) and other.endswith(".ptd")]
+        beside = [other for other in tree.names() if other.startswith(stem) and other.endswith(".ptd")]
         files = tuple(MemorySource(tree.label(other), tree.read(other)) for other in beside)
-        return read_program(MemorySource(tree.label(name), tree.read(name)), files)
+        opened.extend(files)
+        return read_program(source, files)
     from aoti_inspect.artifacts.pt2 import read_package  # noqa: PLC0415 - most holders have none
 
     where = tree.location(name)
-    inner = ZipTree(
-        tree.read(name),
-        tree.label(name),
-        path=where.path if where else None,
-        base=where.offset if where else 0,
-    )
-    return read_package(inner, ())
+    path, base = (where.path, where.offset) if where else (None, 0)
+    return read_package(ZipTree(source.view, source.name, path=path, base=base), ())

@@ -42,7 +42,7 @@ def read_plain_plugin(source: Source) -> Artifact:
         path,
         model,
         len(view),
-        lambda: view,
+        lambda: view[:],
         metadata=lambda: _metadata(stem),
         weights=weights,
         location=Location(path, 0, len(view)),

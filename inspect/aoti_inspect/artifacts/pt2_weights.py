@@ -80,14 +80,14 @@ def _numbers(values: list[object], fqn: str, label: str) -> tuple[int, ...]:
 
 
 class _Reader:
-    """Opens the archives, each once."""
+    """Opens the archives when something of theirs is asked for."""
 
     def __init__(self, tree: Tree, members: dict[str, str], entries: dict[str, _Entry], label: str) -> None:
         self._tree = tree
         self._members = members
         self._entries = entries
         self._label = label
-        self._archives: dict[str, TensorArchive] = {}
+        self._described: dict[str, SavedTensor] = {}
 
     def tensors(self) -> tuple[WeightTensor, ...]:
         """Return every constant: the dtype is its archive's, the view the configuration's."""
@@ -95,8 +95,7 @@ class _Reader:
 
     def storage(self, key: str) -> memoryview:
         """Return the bytes of one file's storage."""
-        archive = self._archive(key)
-        return archive.storage(self._saved(key).storage)
+        return self._open(key).storage(self._saved(key).storage)
 
     def _tensor(self, fqn: str, entry: _Entry) -> WeightTensor:
         saved = self._saved(entry.file)
@@ -115,13 +114,14 @@ class _Reader:
         )
 
     def _saved(self, file: str) -> SavedTensor:
-        content = self._archive(file).content
-        if not isinstance(content, SavedTensor):
-            raise InvalidProgram("it is not one tensor", path=self._tree.label(self._members[file]))
-        return content
+        """Return what one file describes; it is kept, but the views that it was read from are not."""
+        if file not in self._described:
+            content = self._open(file).content
+            if not isinstance(content, SavedTensor):
+                raise InvalidProgram("it is not one tensor", path=self._tree.label(self._members[file]))
+            self._described[file] = content
+        return self._described[file]
 
-    def _archive(self, file: str) -> TensorArchive:
-        if file not in self._archives:
-            member = self._members[file]
-            self._archives[file] = TensorArchive(self._tree.read(member), self._tree.label(member))
-        return self._archives[file]
+    def _open(self, file: str) -> TensorArchive:
+        member = self._members[file]
+        return TensorArchive(self._tree.read(member), self._tree.label(member))

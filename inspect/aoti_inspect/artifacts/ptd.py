@@ -77,7 +77,7 @@ def named_blob(
             f"the named data {key!r} is in segment {segment}, but there are {len(segments)}", path=name
         )
     start, size = segments[segment]
-    return NamedBlob(key, name, start, size, view[start : start + size], layout)
+    return NamedBlob(key, name, start, size, view, layout)
 
 
 def _layout(table: CheckedTable) -> Value | None:

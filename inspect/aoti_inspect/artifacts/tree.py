@@ -6,7 +6,7 @@ import os
 import stat
 from typing import Protocol
 
-from aoti_abi.errors import AccessFailed, AotiError, NotFound, NotSupported
+from aoti_abi.errors import AccessFailed, AotiError, InvalidState, NotFound, NotSupported
 from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.mapped import MappedFile, Source
 from aoti_inspect.artifacts.weights import Location
@@ -103,6 +103,7 @@ class FolderTree:
         self._sizes: dict[str, int] = {}
         self._links: list[str] = []
         self._open: dict[str, Source] = {}
+        self._closed = False
         self._walk(path, "", 0)
         self.anomalies: tuple[Anomaly, ...] = ()
         if self._links:
@@ -147,15 +148,18 @@ class FolderTree:
 
         Raises:
             NotSupported: it is larger than ``limit``.
+            InvalidState: the artifact was closed.
         """
         if limit is not None and self.size(member) > limit:
             raise NotSupported(
                 f"it has {self.size(member)} bytes; the limit for this kind of file is {limit}",
                 path=self.label(member),
             )
+        if self._closed:
+            raise InvalidState("the artifact was closed", hint="read from it before it is closed")
         if member not in self._open:
             self._open[member] = MappedFile(self.label(member))
-        return self._open[member].view
+        return self._open[member].view[:]
 
     def location(self, member: str) -> Location | None:
         """Return the file itself."""
@@ -170,3 +174,4 @@ class FolderTree:
         for source in self._open.values():
             source.close()
         self._open.clear()
+        self._closed = True

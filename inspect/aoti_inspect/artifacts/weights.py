@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from aoti_abi.errors import InvalidState, NotFound
 
@@ -11,7 +11,20 @@ if TYPE_CHECKING:
 
 WeightsKind = Literal["none", "blob", "tensors", "missing"]
 
+_T = TypeVar("_T")
 _MISSING_HINT = "put the file with the weights beside the artifact, or name it"
+
+
+def unless_closed(read: Callable[[], _T]) -> _T:
+    """Return what ``read`` does; it raises ValueError exactly if its artifact's files were given back.
+
+    Raises:
+        InvalidState: they were.
+    """
+    try:
+        return read()
+    except ValueError:
+        raise InvalidState("the artifact was closed", hint="read from it before it is closed") from None
 
 
 class Location(NamedTuple):
@@ -91,7 +104,7 @@ class Weights:
             raise NotFound(f"the weights {self.origin!r} are not there", hint=_MISSING_HINT)
         if self._blob is None:
             raise InvalidState(f"these weights are not a blob, but {self.kind!r}")
-        return self._blob()
+        return unless_closed(self._blob)
 
     def tensors(self) -> tuple[WeightTensor, ...]:
         """Return what is stored tensor by tensor; empty for a blob.
@@ -100,7 +113,7 @@ class Weights:
             InvalidProgram: the description of a tensor is damaged.
             NotFound: the artifact names one that is not there.
         """
-        return () if self._tensors is None else self._tensors()
+        return () if self._tensors is None else unless_closed(self._tensors)
 
     def storage(self, tensor: WeightTensor) -> memoryview:
         """Return the bytes of a tensor's storage.
@@ -110,4 +123,5 @@ class Weights:
         """
         if self._storage is None:
             raise InvalidState(f"these weights are not stored tensor by tensor, but {self.kind!r}")
-        return self._storage(tensor.storage)
+        read = self._storage
+        return unless_closed(lambda: read(tensor.storage))

@@ -83,9 +83,8 @@ def looks_like_zip(view: memoryview) -> bool:
 
 
 def has_end_record(view: memoryview) -> bool:
-    """Return whether an end record closes the file: then it is a zip archive, whatever comes first."""
-    tail = bytes(view[-_END.size :])
-    return tail.startswith(_END_SIGNATURE) and tail.endswith(b"\0\0")
+    """Return whether there is an end record near the end: then it is a zip archive, whatever comes first."""
+    return _END_SIGNATURE in bytes(view[-_END.size - _COMMENT_MAX :])
 
 
 def read_directory(view: memoryview, name: str) -> Directory:

@@ -7,6 +7,7 @@ import struct
 from pathlib import Path
 
 import pytest
+
 from aoti_abi.codes import dtype_name
 from aoti_abi.errors import AotiError
 from aoti_inspect.artifacts import open_artifact
@@ -84,7 +85,10 @@ def ours(data: bytes) -> dict:
                 "others": list(model.other_delegates),
                 "problems": len(model.problems),
             }
-        return {"methods": methods, "named": {key: bytes(blob.view) for key, blob in artifact.named_data.items()}}
+        return {
+            "methods": methods,
+            "named": {key: bytes(blob.view) for key, blob in artifact.named_data.items()},
+        }
 
 
 def flat(entry) -> object:
@@ -116,7 +120,9 @@ def test_tensor_files_are_read_alike(path: Path):
     payload = serialize.FlatTensorSerializer().deserialize(cord.Cord(path.read_bytes()))
     with open_artifact(str(path)) as artifact:
         found = {key: bytes(blob.view) for key, blob in artifact.named_data.items()}
-    assert found == {key: bytes(payload.buffers[entry.buffer_index]) for key, entry in payload.named_data.items()}
+    assert found == {
+        key: bytes(payload.buffers[entry.buffer_index]) for key, entry in payload.named_data.items()
+    }
 
 
 @pytest.mark.fuzz
@@ -140,7 +146,7 @@ def test_what_both_accept_both_read_alike(seed: int):
             continue
         try:
             other = theirs(bytes(data))
-        except Exception:  # noqa: BLE001, S112 - their reader has no errors of its own
+        except Exception:  # noqa: BLE001 - their reader has no errors of its own
             continue
         compare(mine, other)
         agreed += 1
@@ -158,7 +164,9 @@ def test_programs_of_every_layout_that_the_serializer_has():
             for number, (key, entry) in enumerate(base.named_data.pte_data.items()):
                 content = bytes(base.named_data.buffers[entry.buffer_index])
                 store.add_named_data(key, content, alignment=16 << number)
-            file = program_module.PTEFile(program=base.program, named_data=store.get_named_data_store_output())
+            file = program_module.PTEFile(
+                program=base.program, named_data=store.get_named_data_store_output()
+            )
             data = bytes(
                 program_module.serialize_pte_binary(
                     file,

@@ -1,0 +1,237 @@
+"""Rules about packages: each finds what it is for, and nothing in a sound artifact."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import warnings
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from aoti_abi.payload import Variant
+from aoti_inspect.artifacts import open_artifact
+from aoti_inspect.artifacts.artifact import Artifact, Delegate, Model, Plugin
+from aoti_inspect.artifacts.audit import audit_artifact
+from aoti_inspect.artifacts.weights import Weights
+from aoti_inspect.audit import ArtifactAudit, Settings
+from aoti_inspect.rules import all_rules
+from aoti_inspect.target import Target
+
+from .conftest import package_members, write_zip
+
+SETTINGS = Settings(Target(), ())
+
+
+def audit(artifact: Artifact) -> ArtifactAudit:
+    with artifact:
+        return audit_artifact(artifact, SETTINGS)
+
+
+def codes(result: ArtifactAudit) -> set[str]:
+    """Return the codes of package rules only: those of plain plugins have tests of their own."""
+    found = {finding.code for finding in result.all_findings()}
+    return {code for code in found if "AOTI610" <= code < "AOTI700" or code >= "AOTI750"}
+
+
+def of_members(tmp_path: Path, members: dict) -> set[str]:
+    return codes(audit(open_artifact(write_zip(tmp_path / "m.pt2", members))))
+
+
+def test_a_sound_package_has_no_findings(tmp_path, plugin_bytes):
+    assert of_members(tmp_path, package_members(plugin_bytes)) == set()
+
+
+def test_missing_models_and_libraries(tmp_path, plugin_bytes):
+    assert of_members(tmp_path, {"x/archive_format": b"pt2", "x/models/m.json": b""}) == {"AOTI610"}
+    assert of_members(tmp_path, package_members(None)) == {"AOTI611"}
+    assert of_members(tmp_path, package_members(None, CMakeLists__txt=b"")) == {"AOTI612"}
+    assert of_members(tmp_path, package_members(b"")) == {"AOTI613"}
+    assert of_members(tmp_path, package_members(plugin_bytes, z__wrapper__so=plugin_bytes)) >= {"AOTI614"}
+
+
+def test_missing_metadata(tmp_path, plugin_bytes):
+    members = package_members(plugin_bytes)
+    del members["model/data/aotinductor/model/abc.wrapper_metadata.json"]
+    assert of_members(tmp_path, members) == {"AOTI615"}
+
+
+def test_artifacts_without_plugins(tmp_path, artifacts):
+    assert codes(audit(open_artifact(str(artifacts / "portable.pte")))) == {"AOTI616"}
+    assert of_members(tmp_path, {"a.txt": b""}) == {"AOTI616"}
+
+
+def test_members_that_cannot_be_read(tmp_path, plugin_bytes):
+    assert of_members(tmp_path, package_members(b"\x7fELF damaged")) == {"AOTI617"}
+
+
+def test_stray_bytes_and_layout(tmp_path, plugin_bytes):
+    path = Path(write_zip(tmp_path / "m.pt2", package_members(plugin_bytes, prefix="")))
+    result = audit(open_artifact("m.pt2", content=b"#!" + path.read_bytes() + b"!"))
+    assert codes(result) == {"AOTI621", "AOTI622"}
+    assert len([finding for finding in result.findings if finding.code == "AOTI621"]) == 2
+
+
+def test_two_members_with_one_name(plugin_bytes):
+    buffer = io.BytesIO()
+    members = [*package_members(plugin_bytes).items()] * 2
+    with zipfile.ZipFile(buffer, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, content in members:
+            archive.writestr(name, content)
+    assert codes(audit(open_artifact("m.pt2", content=buffer.getvalue()))) == {"AOTI620"}
+
+
+def test_weights_that_are_named_and_missing(tmp_path, artifacts):
+    program = shutil.copy(artifacts / "aoti_fqn3_external.pte", tmp_path)
+    assert "AOTI630" in codes(audit(open_artifact(program)))
+
+
+def test_a_blob_of_another_name(tmp_path, plugin_bytes):
+    assert of_members(tmp_path, package_members(plugin_bytes, other__blob=b"")) == {"AOTI631"}
+
+
+def test_keys_and_payloads_of_programs(artifacts):
+    two = (artifacts / "handmade_two_keys.pte").read_bytes()
+    assert "AOTI642" in codes(
+        audit(open_artifact("x", content=two.replace(b"aaa_so_blob\n", b"zzz_so_blob\n")))
+    )
+    assert "AOTI643" in codes(audit(open_artifact(str(artifacts / "handmade_malformed_payload.pte"))))
+    later = (artifacts / "aoti_fqn3_external.pte").read_bytes().replace(b"ETCUDAFQN3", b"ETCUDAFQN9")
+    assert "AOTI644" in codes(audit(open_artifact("x", content=later)))
+
+
+def test_keys_that_are_there_twice(artifacts):
+    data = str(artifacts / "aoti_legacy_external.aoti_cuda_blob.ptd")
+    artifact = open_artifact(str(artifacts / "aoti_legacy_external.pte"), data=(data, data))
+    assert "AOTI640" in codes(audit(artifact))
+
+
+def test_methods_that_are_not_one_plugin(artifacts):
+    result = audit(open_artifact(str(artifacts / "aoti_target_device.pte")))
+    finding = next(finding for finding in result.findings if finding.code == "AOTI645")
+    assert finding.symbols == ("et_copy::_d2h_copy.out", "et_copy::_h2d_copy.out")
+
+
+def test_B79_custom_operators(tmp_path, plugin_bytes):
+    nodes = json.dumps({"nodes": [{"node": {"target": "mylib::scale"}}]}).encode()
+    path = write_zip(tmp_path / "m.pt2", package_members(plugin_bytes, abc__wrapper__json=nodes))
+    result = audit(open_artifact(path))
+    finding = next(finding for finding in result.findings if finding.code == "AOTI646")
+    assert "mylib::scale" in finding.message
+
+
+def test_B78_a_missing_list_of_operators(tmp_path, compile_library, smallest_source):
+    source = f"""{smallest_source}
+    extern int aoti_torch_proxy_executor_call_function(void);
+    API int AOTInductorModelContainerGetNumConstants(void)
+    {{ return aoti_torch_proxy_executor_call_function(); }}
+    """
+    library = compile_library(source, name="proxy.so")
+    assert "AOTI647" in codes(audit(open_artifact(library)))
+    Path(tmp_path / "proxy.so").write_bytes(Path(library).read_bytes())
+    Path(tmp_path / "proxy.json").write_text('{"nodes": [{"node": {"target": "mylib::op"}}]}')
+    assert "AOTI647" not in codes(audit(open_artifact(str(tmp_path / "proxy.so"))))
+
+
+def test_B68_unsafe_names_and_links(tmp_path, plugin_bytes):
+    assert of_members(tmp_path, package_members(plugin_bytes) | {"model/../../x": b""}) == {"AOTI750"}
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.so").write_bytes(plugin_bytes)
+    (tmp_path / "folder" / "b.so").symlink_to("a.so")
+    assert codes(audit(open_artifact(str(tmp_path / "folder")))) == {"AOTI752"}
+
+
+# Rules that look at a plugin and its place together: the plugin's facts are real, the place is made to fit.
+
+
+def placed(path: str, **place) -> Artifact:
+    content = memoryview(Path(path).read_bytes())
+    plugin = Plugin("m", "m", len(content), lambda: content, **place)
+    return Artifact("m", "pt2", {"m": Model("m", (plugin,))})
+
+
+@pytest.fixture(scope="session")
+def blob_plugin() -> str:
+    """A real plugin whose 2688 bytes of weights are outside."""
+    return str(Path(__file__).resolve().parents[3] / "fixtures" / "plugins" / "mlp_blob.so")
+
+
+@pytest.mark.parametrize(("size", "severity"), [(2687, "error"), (2688, None), (2689, "warning")])
+def test_the_size_of_a_blob(blob_plugin, size, severity):
+    from aoti_inspect.plugin import read_plugin
+
+    required = read_plugin(blob_plugin).weights.required
+    assert required
+    result = audit(placed(blob_plugin, weights=Weights("blob", "b", size=required + size - 2688)))
+    found = [finding.severity for finding in result.all_findings() if finding.code == "AOTI634"]
+    assert found == ([severity] if severity else [])
+    assert "AOTI601" not in {finding.code for finding in result.all_findings()}
+
+
+def test_W1_named_weights_that_are_missing(blob_plugin, smallest_plugin):
+    assert codes(audit(placed(blob_plugin, weights=Weights("missing", "k")))) == {"AOTI633"}
+
+
+def test_weights_that_change_nothing():
+    embedded = str(Path(__file__).resolve().parents[3] / "fixtures" / "plugins" / "mlp.so")
+    assert codes(audit(placed(embedded, weights=Weights("blob", "b", size=1)))) >= {"AOTI635"}
+
+
+def test_weights_that_pytorch_does_not_bind(blob_plugin):
+    tensors = Weights("tensors", "t", automatic=False, tensors=lambda: ())
+    assert codes(audit(placed(blob_plugin, weights=tensors))) == {"AOTI636"}
+
+
+def test_a_variant_without_its_code(smallest_plugin):
+    assert codes(audit(placed(smallest_plugin, variant=Variant("k", 90, 90)))) == {"AOTI649"}
+    assert codes(audit(placed(smallest_plugin, variant=Variant("k")))) == set()
+
+
+def test_a_gpu_delegate_with_a_cpu_plugin(smallest_plugin):
+    delegate = Delegate(0, "CudaBackend", (), None, ())
+    assert codes(audit(placed(smallest_plugin, delegate=delegate))) == {"AOTI650"}
+
+
+def test_two_cxx_libraries_in_one_package(tmp_path, plugin_bytes):
+    from aoti_inspect.artifacts.facts import read_facts
+    from aoti_inspect.rules.package_scope import check_package
+
+    with open_artifact(write_zip(tmp_path / "m.pt2", package_members(plugin_bytes))) as artifact:
+        facts = read_facts(artifact.model().plugin)
+        both = (
+            facts._replace(cxx_runtime="libstdc++", name="a"),
+            facts._replace(cxx_runtime="libc++", name="b"),
+        )
+        assert [finding.code for finding in check_package(artifact, Target(), both)[0]] == ["AOTI648"]
+        assert check_package(artifact, Target(), both[:1])[0] == []
+
+
+def test_every_anomaly_has_a_rule():
+    """A reader's anomaly that no rule reports would be found and never shown."""
+    import re
+
+    import aoti_inspect.artifacts as package
+
+    folder = Path(package.__file__).parent
+    text = "".join(path.read_text() for path in folder.glob("*.py"))
+    hints = set(re.findall(r'Anomaly\(\s*"([a-z-]+)"', text))
+    hints |= set(re.findall(r'\(\s*"((?:overlapping|duplicate)-members?)"', text))
+    hints |= {"unknown-payload", "missing-plugin", "malformed-payload"}
+    assert len(hints) > 20
+    rules = "".join(path.read_text() for path in (folder.parent / "rules").glob("package*.py"))
+    assert {hint for hint in hints if f'"{hint}"' not in rules} == set()
+
+
+def test_package_rules_say_nothing_about_plain_plugins(smallest_plugin):
+    from aoti_inspect.plugin import read_plugin
+    from aoti_inspect.rules.registry import Context, run_rules
+
+    context = Context(read_plugin(smallest_plugin), Target(), ())
+    rules = {
+        code: rule for code, rule in all_rules().items() if "AOTI610" <= code < "AOTI700" or code >= "AOTI750"
+    }
+    assert len(rules) > 25
+    assert run_rules(context, rules) == ([], [])
