@@ -181,8 +181,8 @@ def _check_needed(found: Judgement, host: TableHost, symbols: Undefined) -> None
     if host.kind == "torch":
         if not libtorch and symbols.of("shim"):
             found.notes.append(
-                "libtorch must be in the global scope first (linked into the program, or opened RTLD_GLOBAL), "
-                "since it is not named; PyTorch's own Python loader fails on it"
+                "libtorch must be in the global scope first (linked into the program, or opened "
+                "RTLD_GLOBAL), since it is not named; PyTorch's own Python loader fails on it"
             )
     elif libtorch and host.kind == "builtin":
         found.notes.append(
