@@ -15,8 +15,11 @@ help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: $(VENV)/.core ## audit a real plugin, then run it without PyTorch
-	$(BIN)/aoti-inspect $(PLUGIN)
-	$(BIN)/aoti-run $(PLUGIN) --info
+	@echo '$$ aoti-inspect $(PLUGIN)'
+	@$(BIN)/aoti-inspect $(PLUGIN)
+	@echo
+	@echo '$$ aoti-run $(PLUGIN) --input $(PLUGIN:.so=.npz) --bench 1000'
+	@$(BIN)/aoti-run $(PLUGIN) --input $(PLUGIN:.so=.npz) --bench 1000
 
 test: $(VENV)/.test ## run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
@@ -45,18 +48,22 @@ clean: ## remove what make built
 	rm -rf $(VENV) build dist
 
 $(VENV)/.venv:
-	$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("aoti-toolkit needs Python 3.10 or newer")'
-	$(PYTHON) -m venv $(VENV)
-	touch $@
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("aoti-toolkit needs Python 3.10 or newer")'
+	@echo 'setting up $(VENV)'
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
 
 $(VENV)/.core: $(VENV)/.venv $(SOURCES)
-	$(BIN)/pip install --quiet --disable-pip-version-check '.[blas]' numpy
-	touch $@
+	@echo 'building and installing the package'
+	@$(BIN)/pip install --quiet --disable-pip-version-check '.[blas]' numpy
+	@touch $@
 
 $(VENV)/.test: $(VENV)/.venv $(SOURCES)
-	$(BIN)/pip install --quiet --disable-pip-version-check '.[test]'
-	touch $@ $(VENV)/.core
+	@echo 'building and installing the package, with what its tests need'
+	@$(BIN)/pip install --quiet --disable-pip-version-check '.[test]'
+	@touch $@ $(VENV)/.core
 
 $(VENV)/.lint: $(VENV)/.venv pyproject.toml
-	$(BIN)/pip install --quiet --disable-pip-version-check '.[lint]'
-	touch $@
+	@echo 'installing the linters'
+	@$(BIN)/pip install --quiet --disable-pip-version-check '.[lint]'
+	@touch $@

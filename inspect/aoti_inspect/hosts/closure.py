@@ -208,8 +208,8 @@ def _check_symbols(found: Judgement, scope: Scope, host: str | None) -> None:
         )
     rest = [name for name in found.missing if name not in hidden]
     if rest:
-        where = f"{host} or what it needs" if host else "what it needs, in a plain process on this machine,"
-        found.reasons.append(f"{counted(len(rest), 'symbol')} not defined by {where}: {listed(rest)}")
+        where = f"{host} and what it needs lack" if host else "a plain process on this machine lacks"
+        found.reasons.append(f"{where} {counted(len(rest), 'symbol')} that it calls: {listed(rest)}")
 
 
 def _check_providers(found: Judgement, scope: Scope) -> None:
