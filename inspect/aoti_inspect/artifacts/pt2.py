@@ -15,7 +15,6 @@ from aoti_abi.errors import AotiError, InvalidProgram, NotFound, NotSupported
 from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.artifact import Artifact, Model, Plugin
 from aoti_inspect.artifacts.extern_nodes import load_json, parse_extern_nodes, string_map
-from aoti_inspect.artifacts.pt2_weights import tensor_weights
 from aoti_inspect.artifacts.weights import Weights
 
 if TYPE_CHECKING:
@@ -265,5 +264,7 @@ def _weights(package: _Package, name: str, stem: str, files: dict[str, str]) -> 
     config = files.get("weights_config.json")
     if config is None:
         return Weights("none")
+    from aoti_inspect.artifacts.pt2_weights import tensor_weights  # noqa: PLC0415 - most packages have none
+
     content = load_json(tree.read(config, _MAX_JSON), tree.label(config))
     return tensor_weights(tree, f"{package.prefix}data/weights/", content, tree.label(config), anomalies)

@@ -1,0 +1,80 @@
+"""What reading an artifact may cost: memory, bytes read, imports."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import package_members, write_zip
+
+ROOT = Path(__file__).resolve().parents[3]
+
+MEASURE = """
+import json, sys
+from aoti_inspect.artifacts import open_artifact
+from aoti_inspect.artifacts.audit import audit_artifact
+from aoti_inspect.audit import Settings
+from aoti_inspect.target import Target
+with open_artifact(sys.argv[1]) as artifact:
+    audit = audit_artifact(artifact, Settings(Target(), ("builtin",)))
+read = int(open("/proc/self/io").readline().split()[1])
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+heavy = {"numpy", "torch", "dataclasses", "inspect", "zipfile", "pathlib", "elftools", "rich", "flatbuffers"}
+peak = int(status["VmHWM"].split()[0])
+print(json.dumps([read, peak, sorted(heavy & set(sys.modules)), len(audit.plugins)]))
+"""
+
+
+def measure(path: str) -> tuple[int, int, list[str], int]:
+    done = subprocess.run([sys.executable, "-c", MEASURE, path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return tuple(json.loads(done.stdout))
+
+
+def test_a_package_of_two_gigabytes_stays_small(tmp_path, smallest_plugin):
+    spec = importlib.util.spec_from_file_location(
+        "bench_artifacts", ROOT / "benchmarks" / "bench_artifacts.py"
+    )
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    path = str(tmp_path / "sparse.pt2")
+    bench.write_sparse_package(path, smallest_plugin)
+    assert Path(path).stat().st_size > 2_000_000_000
+    read, peak, loaded, plugins = measure(path)
+    assert plugins == 1
+    assert read < 10_000_000
+    assert peak < 40 * 1024
+    assert loaded == []
+
+
+@pytest.mark.parametrize("name", ["aoti_multimethod_external.pte", "aoti_fqn3_external.pte"])
+def test_a_program_pulls_in_nothing_heavy(artifacts, name):
+    read, peak, loaded, _ = measure(str(artifacts / name))
+    assert read < 10_000_000
+    assert peak < 40 * 1024
+    assert loaded == []
+
+
+def test_a_bomb_is_refused_before_it_takes_memory(tmp_path, plugin_bytes):
+    """A member that really inflates to a gigabyte."""
+    import zipfile
+
+    path = tmp_path / "bomb.pt2"
+    members = package_members(plugin_bytes)
+    write_zip(path, members)
+    blob = "model/data/aotinductor/model/abc.wrapper_weights.blob"
+    with (
+        zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED, compresslevel=9) as archive,
+        archive.open(blob, "w") as member,
+    ):
+        for _ in range(64):
+            member.write(b"\0" * (16 << 20))
+    assert path.stat().st_size < 2 << 20
+    _, peak, _, plugins = measure(str(path))
+    assert plugins == 1
+    assert peak < 40 * 1024
