@@ -95,7 +95,7 @@ def _plugin(tree: Tree, name: str, names: list[str]) -> Plugin:
         tree.label(name),
         name,
         tree.size(name),
-        lambda: tree.read(name),
+        lambda: tree.read(name, verify=True),
         metadata=lambda: (
             string_map(tree.read(metadata, _MAX_JSON), tree.label(metadata)) if metadata in names else None
         ),

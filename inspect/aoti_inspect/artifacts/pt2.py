@@ -229,7 +229,7 @@ def _plugin(package: _Package, name: str, library: str, files: dict[str, str]) -
         tree.label(member),
         name,
         tree.size(member),
-        lambda: tree.read(member),
+        lambda: tree.read(member, verify=True),
         metadata=lambda: (
             string_map(tree.read(metadata, _MAX_JSON), tree.label(metadata)) if metadata else None
         ),

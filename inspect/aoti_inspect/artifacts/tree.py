@@ -31,8 +31,8 @@ class Tree(Protocol):
         """Return a member's declared size."""
         ...
 
-    def read(self, member: str, limit: int | None = None) -> memoryview:
-        """Return a member's bytes, refusing more than ``limit``."""
+    def read(self, member: str, limit: int | None = None, *, verify: bool | None = None) -> memoryview:
+        """Return a member's bytes, refusing more than ``limit``; ``verify`` as `ZipArchive.read`."""
         ...
 
     def location(self, member: str) -> Location | None:
@@ -69,9 +69,9 @@ class ZipTree:
         """Return a member's declared size."""
         return self._archive.member(member).size
 
-    def read(self, member: str, limit: int | None = None) -> memoryview:
+    def read(self, member: str, limit: int | None = None, *, verify: bool | None = None) -> memoryview:
         """Return a member's bytes; see `ZipArchive.read` for the errors."""
-        return self._archive.read(member, limit=limit)
+        return self._archive.read(member, limit=limit, verify=verify)
 
     def location(self, member: str) -> Location | None:
         """Return where a stored member lies in the file; None if it is compressed or can't be read."""
@@ -143,8 +143,8 @@ class FolderTree:
             raise NotFound(f"there is no file {member!r}", path=self.name)
         return self._sizes[member]
 
-    def read(self, member: str, limit: int | None = None) -> memoryview:
-        """Return a file's bytes, mapped.
+    def read(self, member: str, limit: int | None = None, *, verify: bool | None = None) -> memoryview:
+        """Return a file's bytes, mapped; there is no checksum to verify.
 
         Raises:
             NotSupported: it is larger than ``limit``.
