@@ -143,7 +143,7 @@ class FolderTree:
             raise NotFound(f"there is no file {member!r}", path=self.name)
         return self._sizes[member]
 
-    def read(self, member: str, limit: int | None = None, *, verify: bool | None = None) -> memoryview:
+    def read(self, member: str, limit: int | None = None, *, verify: bool | None = None) -> memoryview:  # noqa: ARG002 - as the protocol has it
         """Return a file's bytes, mapped; there is no checksum to verify.
 
         Raises:
