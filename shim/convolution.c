@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "gemm.h"
+#include "pointwise.h"
 
 enum { SPACE = 3 };
 
@@ -150,6 +151,10 @@ struct call {
     const int64_t *stride, *padding, *dilation, *output_padding;
     int64_t stride_count, padding_count, dilation_count, output_padding_count, groups;
     bool transposed;
+    /* What follows the convolution; attribute NULL for nothing. */
+    const char *attribute, **algorithm;
+    const double **scalars;
+    int64_t scalar_count;
 };
 
 static AOTITorchError shape_of(const struct call *call, struct shape *s, const char *function) {
@@ -252,7 +257,10 @@ static AOTITorchError convolution(const struct call *call, AtenTensorHandle *ret
     struct geometry geometry;
     TRY(geometry_check(dims, sizes, NULL, 0, type, plain, &geometry, function));
     memcpy(strides, plain, sizeof strides);
-    if ((channels_last(call->input) || channels_last(call->weight)) && (dims == 4 || type == DTYPE_FLOAT32)) {
+    /* As ATen: a weight packed for oneDNN makes the result lie with its channels innermost. */
+    bool packed = call->weight->layout == aoti_torch_layout__mkldnn() && dims >= 4;
+    if (packed ||
+        ((channels_last(call->input) || channels_last(call->weight)) && (dims == 4 || type == DTYPE_FLOAT32))) {
         int64_t stride = s.out_channels > 1 ? s.out_channels : 1;
         strides[1] = 1;
         for (int64_t d = dims - 1; d >= 2; d--) {
@@ -279,6 +287,10 @@ static AOTITorchError convolution(const struct call *call, AtenTensorHandle *ret
     if (code == AOTI_OK && out->numel != 0) {
         fill_bias(type, &s, bias, buffer);
         code = convolve(type, &s, in, weight, buffer, function);
+        if (code == AOTI_OK && call->attribute != NULL) {
+            code = pointwise(call->attribute, call->scalars, call->scalar_count, call->algorithm, type, buffer,
+                             out->numel, function);
+        }
         strided_copy(dims, sizes, (struct strided){tensor_data(out), out->strides, dtype},
                      (struct strided){buffer, plain, type});
     }
@@ -305,7 +317,7 @@ AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, AtenTensorHand
     REQUIRE_OUT(ret0);
     struct call call = {input,  weight,          bias != NULL ? *bias : NULL, stride,       padding, dilation,
                         output_padding, stride_len_, padding_len_, dilation_len_, output_padding_len_, groups,
-                        transposed != 0};
+                        transposed != 0, NULL, NULL, NULL, 0};
     return convolution(&call, ret0, __func__);
 }
 
@@ -318,6 +330,33 @@ AOTITorchError aoti_torch_convolution(AtenTensorHandle input, AtenTensorHandle w
     REQUIRE_OUT(ret);
     struct call call = {input,  weight,          bias,        stride_ptr,   padding_ptr, dilation_ptr,
                         output_padding_ptr, stride_size, padding_size, dilation_size, output_padding_size, groups,
-                        transposed != 0};
+                        transposed != 0, NULL, NULL, NULL, 0};
     return convolution(&call, ret, __func__);
+}
+
+AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise(
+    AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B, const int64_t *padding, int64_t padding_len_,
+    const int64_t *stride, int64_t stride_len_, const int64_t *dilation, int64_t dilation_len_, int64_t groups,
+    const char *attr, const double **scalars, int64_t scalars_len_, const char **algorithm, AtenTensorHandle *ret0) {
+    REQUIRE_DEFINED(X);
+    REQUIRE_DEFINED(W);
+    REQUIRE_OUT(attr);
+    REQUIRE_OUT(ret0);
+    struct call call = {
+        .input = X,
+        .weight = W,
+        .bias = B != NULL ? *B : NULL,
+        .stride = stride,
+        .stride_count = stride_len_,
+        .padding = padding,
+        .padding_count = padding_len_,
+        .dilation = dilation,
+        .dilation_count = dilation_len_,
+        .groups = groups,
+        .attribute = attr,
+        .algorithm = algorithm,
+        .scalars = scalars,
+        .scalar_count = scalars_len_,
+    };
+    return convolution(&call, ret0, __func__);
 }

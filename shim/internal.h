@@ -140,6 +140,7 @@ struct AtenTensorOpaque {
     int64_t *sizes;
     int64_t *strides; /* elements */
     int32_t dtype;
+    int32_t layout; /* strided; _mkldnn for a weight that came packed */
     int64_t dims[]; /* sizes, then strides, unless assignment moved them to the heap */
 };
 
@@ -184,6 +185,10 @@ AOTITorchError tensor_empty(int64_t ndim, const int64_t *sizes, const int64_t *s
 AOTITorchError tensor_view(AtenTensorHandle self, int64_t ndim, const int64_t *sizes, const int64_t *strides,
                            int64_t offset, int32_t dtype, AtenTensorHandle *out, const char *function);
 void tensor_delete(AtenTensorHandle tensor);
+/* A tensor of its own memory, in rows, from a weight packed for oneDNN (packed.c). */
+AOTITorchError tensor_from_packed(const void *data, int64_t ndim, const int64_t *sizes, int32_t dtype,
+                                  const uint8_t *metadata, int64_t metadata_size, AtenTensorHandle *out,
+                                  const char *function);
 /* Puts a dimension that may count from the end into [0, ndim); a 0-d tensor counts as 1-d. */
 AOTITorchError wrap_dim(int64_t dim, int64_t ndim, int64_t *wrapped, const char *function);
 

@@ -82,7 +82,7 @@ AOTITorchError aoti_torch_get_dtype(AtenTensorHandle tensor, int32_t *ret_dtype)
 AOTITorchError aoti_torch_get_layout(AtenTensorHandle tensor, int32_t *ret_layout) {
     REQUIRE_TENSOR(tensor);
     REQUIRE_OUT(ret_layout);
-    *ret_layout = aoti_torch_layout_strided();
+    *ret_layout = tensor->layout;
     return AOTI_OK;
 }
 

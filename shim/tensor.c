@@ -126,8 +126,7 @@ static AOTITorchError from_blob(void *data, int64_t ndim, const int64_t *sizes, 
     struct device device;
     struct storage *storage;
     if (layout != aoti_torch_layout_strided()) {
-        return shim_fail(AOTI_NOT_SUPPORTED, function,
-                         "layout %d is not strided (weights packed for oneDNN need PyTorch as the host)", (int)layout);
+        return shim_fail(AOTI_NOT_SUPPORTED, function, "layout %d is not strided", (int)layout);
     }
     TRY(device_resolve(device_type, device_index, &device, function));
     TRY(geometry_check(ndim, sizes, strides, storage_offset, dtype, buffer, &geometry, function));
@@ -157,9 +156,10 @@ AOTITorchError aoti_torch_create_tensor_from_blob_v2(void *data, int64_t ndim, c
                                                      int32_t dtype, int32_t device_type, int32_t device_index,
                                                      AtenTensorHandle *ret, int32_t layout,
                                                      const uint8_t *opaque_metadata, int64_t opaque_metadata_size) {
-    (void)opaque_metadata;
-    (void)opaque_metadata_size;
     REQUIRE_OUT(ret);
+    if (layout == aoti_torch_layout__mkldnn() && device_type == DEVICE_CPU && storage_offset == 0) {
+        return tensor_from_packed(data, ndim, sizes_ptr, dtype, opaque_metadata, opaque_metadata_size, ret, __func__);
+    }
     return from_blob(data, ndim, sizes_ptr, strides_ptr, storage_offset, dtype, device_type, device_index, layout,
                      NULL, NULL, ret, __func__);
 }
@@ -183,7 +183,9 @@ static AOTITorchError share(AtenTensorHandle tensor, AtenTensorHandle *out, cons
     struct geometry geometry = {tensor->ndim,   tensor->sizes, tensor->strides,
                                 tensor->offset, tensor->numel, tensor->storage->nbytes};
     storage_retain(tensor->storage);
-    return tensor_wrap(tensor->storage, &geometry, tensor->dtype, out, function);
+    TRY(tensor_wrap(tensor->storage, &geometry, tensor->dtype, out, function));
+    (*out)->layout = tensor->layout;
+    return AOTI_OK;
 }
 
 AOTITorchError aoti_torch_new_tensor_handle(AtenTensorHandle orig_handle, AtenTensorHandle *new_handle) {
@@ -225,6 +227,7 @@ AOTITorchError aoti_torch_assign_tensors(AtenTensorHandle src, AtenTensorHandle 
     dst->numel = src->numel;
     dst->ndim = src->ndim;
     dst->dtype = src->dtype;
+    dst->layout = src->layout;
     memcpy(dst->sizes, src->sizes, (size_t)src->ndim * sizeof(int64_t));
     memcpy(dst->strides, src->strides, (size_t)src->ndim * sizeof(int64_t));
     return AOTI_OK;

@@ -104,6 +104,7 @@ CPU_OPERATORS = _names(
     """
     mm_out addmm_out bmm_out baddbmm_out convolution _scaled_dot_product_flash_attention_for_cpu
     sort sort_stable topk cumsum cumprod nonzero view_dtype
+    _linear_pointwise mkldnn__convolution_pointwise
     """,
 )
 

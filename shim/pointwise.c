@@ -1,0 +1,66 @@
+/* What frozen models apply to the result of a linear layer or a convolution, by oneDNN's names. */
+#include "pointwise.h"
+
+#include <math.h>
+#include <string.h>
+
+enum activation { NONE, RELU, SIGMOID, TANH, SWISH, HARDSWISH, HARDSIGMOID, GELU, GELU_TANH, LEAKY_RELU, HARDTANH };
+
+static double activate(enum activation activation, double x, double a, double b) {
+    switch (activation) {
+        case RELU: return x > 0 || isnan(x) ? x : 0;
+        case SIGMOID: return 1 / (1 + exp(-x));
+        case TANH: return tanh(x);
+        case SWISH: return x / (1 + exp(-x));
+        case HARDSWISH: return x * fmin(fmax(x + 3, 0), 6) / 6;
+        case HARDSIGMOID: return fmin(fmax(x + 3, 0), 6) / 6;
+        case GELU: return 0.5 * x * (1 + erf(x * 0.70710678118654752440));
+        case GELU_TANH: return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+        case LEAKY_RELU: return x > 0 ? x : a * x;
+        case HARDTANH: return x < a ? a : x > b ? b : x;
+        default: return x;
+    }
+}
+
+AOTITorchError pointwise(const char *attribute, const double **scalars, int64_t scalar_count,
+                         const char **algorithm, int32_t type, void *values, int64_t count, const char *function) {
+    static const struct {
+        const char *name;
+        enum activation activation;
+        int scalars;
+    } known[] = {
+        {"none", NONE, 0},           {"relu", RELU, 0},   {"sigmoid", SIGMOID, 0},
+        {"tanh", TANH, 0},           {"swish", SWISH, 0}, {"hardswish", HARDSWISH, 0},
+        {"hardsigmoid", HARDSIGMOID, 0}, {"gelu", GELU, 0},   {"leaky_relu", LEAKY_RELU, 1},
+        {"hardtanh", HARDTANH, 2},
+    };
+    if (attribute == NULL) {
+        return shim_fail(AOTI_INVALID_ARGUMENT, function, "'attr' is a null pointer");
+    }
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(attribute, known[i].name) != 0) {
+            continue;
+        }
+        double given[2] = {0, 0};
+        for (int s = 0; s < known[i].scalars; s++) {
+            if (scalars == NULL || s >= scalar_count || scalars[s] == NULL) {
+                return shim_fail(AOTI_INVALID_ARGUMENT, function, "%s has %lld scalars instead of %d", attribute,
+                                 (long long)scalar_count, known[i].scalars);
+            }
+            given[s] = *scalars[s];
+        }
+        enum activation activation = known[i].activation;
+        if (activation == GELU && algorithm != NULL && *algorithm != NULL && strcmp(*algorithm, "tanh") == 0) {
+            activation = GELU_TANH;
+        }
+        for (int64_t at = 0; activation != NONE && at < count; at++) {
+            if (type == DTYPE_FLOAT32) {
+                ((float *)values)[at] = (float)activate(activation, ((float *)values)[at], given[0], given[1]);
+            } else {
+                ((double *)values)[at] = activate(activation, ((double *)values)[at], given[0], given[1]);
+            }
+        }
+        return AOTI_OK;
+    }
+    return shim_fail(AOTI_NOT_SUPPORTED, function, "the fused operation '%.40s' is not known here", attribute);
+}

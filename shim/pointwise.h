@@ -1,0 +1,10 @@
+#ifndef AOTI_POINTWISE_H
+#define AOTI_POINTWISE_H
+
+#include "internal.h"
+
+/* Applies the operation named by `attribute` in place to `count` contiguous values, float32 or float64. */
+AOTITorchError pointwise(const char *attribute, const double **scalars, int64_t scalar_count,
+                         const char **algorithm, int32_t type, void *values, int64_t count, const char *function);
+
+#endif
