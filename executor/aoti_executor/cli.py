@@ -32,7 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the command's argument parser."""
     parser = argparse.ArgumentParser(
         prog="aoti-run",
-        description="Run an AOTInductor plugin, package or ExecuTorch program; without PyTorch, where it can.",
+        description="Run an AOTInductor plugin, package or ExecuTorch program, if possible without PyTorch.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

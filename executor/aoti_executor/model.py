@@ -145,7 +145,8 @@ class Model:
             if interface is None:
                 return self._run_views(inputs)
             data = interface["data"]
-            if type(data) is not tuple or data[1]:
+            # 0-d ones may be numpy's scalars, which have no memory to point to.
+            if type(data) is not tuple or data[1] or not interface["shape"]:
                 return self._run_views(inputs)
             interfaces.append(interface)
             addresses.append(data[0])

@@ -124,13 +124,18 @@ def view(obj: Any, what: str = "the argument") -> View:
     if isinstance(obj, View):
         return obj
     interface = getattr(obj, "__array_interface__", None)
-    if isinstance(interface, dict):
+    if isinstance(interface, dict) and not _is_numpy_scalar(obj):
         return _from_array_interface(obj, interface, what)
     if hasattr(obj, "__dlpack__"):
         from aoti_executor.dlpack import import_dlpack  # noqa: PLC0415 - numpy arguments never need it
 
         return import_dlpack(obj, what)
     return _from_buffer(obj, what)
+
+
+def _is_numpy_scalar(obj: Any) -> bool:
+    # Their array interface points into a temporary that is gone by the time it is returned.
+    return any(base.__name__ == "generic" and base.__module__ == "numpy" for base in type(obj).__mro__)
 
 
 def is_tensor(obj: Any) -> bool:
@@ -150,9 +155,9 @@ def _from_array_interface(obj: Any, interface: dict[str, Any], what: str) -> Vie
     typestr = interface["typestr"]
     code = TYPESTR.get(typestr)
     if code is None:
-        # ml_dtypes register with numpy as void types: only the dtype's name tells them apart.
+        # The type strings of ml_dtypes tell only the size: the dtype's name tells them apart.
         known = DTYPES_BY_NAME.get(str(getattr(obj, "dtype", "")))
-        if known is None or typestr[1:2] != "V":
+        if known is None or typestr[2:] != str(known.itemsize):
             raise InvalidArgument(
                 f"{what} has the type {typestr!r}, which no tensor has",
                 hint="convert it with .astype(), to native byte order" if typestr[:1] == ">" else None,
