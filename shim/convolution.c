@@ -151,7 +151,10 @@ struct call {
     const int64_t *stride, *padding, *dilation, *output_padding;
     int64_t stride_count, padding_count, dilation_count, output_padding_count, groups;
     bool transposed;
-    /* What follows the convolution; attribute NULL for nothing. */
+    /* What follows the convolution: NULL for nothing. */
+    const char *binary;
+    AtenTensorHandle other;
+    double alpha;
     const char *attribute, **algorithm;
     const double **scalars;
     int64_t scalar_count;
@@ -287,6 +290,9 @@ static AOTITorchError convolution(const struct call *call, AtenTensorHandle *ret
     if (code == AOTI_OK && out->numel != 0) {
         fill_bias(type, &s, bias, buffer);
         code = convolve(type, &s, in, weight, buffer, function);
+        if (code == AOTI_OK && call->binary != NULL) {
+            code = combine(call->binary, call->alpha, type, buffer, dims, sizes, call->other, function);
+        }
         if (code == AOTI_OK && call->attribute != NULL) {
             code = pointwise(call->attribute, call->scalars, call->scalar_count, call->algorithm, type, buffer,
                              out->numel, function);
@@ -317,7 +323,7 @@ AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, AtenTensorHand
     REQUIRE_OUT(ret0);
     struct call call = {input,  weight,          bias != NULL ? *bias : NULL, stride,       padding, dilation,
                         output_padding, stride_len_, padding_len_, dilation_len_, output_padding_len_, groups,
-                        transposed != 0, NULL, NULL, NULL, 0};
+                        transposed != 0, NULL, NULL, 1, NULL, NULL, NULL, 0};
     return convolution(&call, ret0, __func__);
 }
 
@@ -330,7 +336,7 @@ AOTITorchError aoti_torch_convolution(AtenTensorHandle input, AtenTensorHandle w
     REQUIRE_OUT(ret);
     struct call call = {input,  weight,          bias,        stride_ptr,   padding_ptr, dilation_ptr,
                         output_padding_ptr, stride_size, padding_size, dilation_size, output_padding_size, groups,
-                        transposed != 0, NULL, NULL, NULL, 0};
+                        transposed != 0, NULL, NULL, 1, NULL, NULL, NULL, 0};
     return convolution(&call, ret, __func__);
 }
 
@@ -359,4 +365,54 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise(
         .scalar_count = scalars_len_,
     };
     return convolution(&call, ret0, __func__);
+}
+
+AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary(
+    AtenTensorHandle X, AtenTensorHandle other, AtenTensorHandle W, AtenTensorHandle *B, const int64_t *padding,
+    int64_t padding_len_, const int64_t *stride, int64_t stride_len_, const int64_t *dilation, int64_t dilation_len_,
+    int64_t groups, const char *binary_attr, double *alpha, const char **unary_attr, const double **unary_scalars,
+    int64_t unary_scalars_len_, const char **unary_algorithm, AtenTensorHandle *ret0) {
+    REQUIRE_DEFINED(X);
+    REQUIRE_DEFINED(W);
+    REQUIRE_OUT(binary_attr);
+    REQUIRE_OUT(ret0);
+    struct call call = {
+        .input = X,
+        .weight = W,
+        .bias = B != NULL ? *B : NULL,
+        .stride = stride,
+        .stride_count = stride_len_,
+        .padding = padding,
+        .padding_count = padding_len_,
+        .dilation = dilation,
+        .dilation_count = dilation_len_,
+        .groups = groups,
+        .binary = binary_attr,
+        .other = other,
+        .alpha = alpha != NULL ? *alpha : 1,
+        .attribute = unary_attr != NULL ? *unary_attr : NULL,
+        .algorithm = unary_algorithm,
+        .scalars = unary_scalars,
+        .scalar_count = unary_scalars_len_,
+    };
+    return convolution(&call, ret0, __func__);
+}
+
+/* The same, written over `other`, which is returned. */
+AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary_(
+    AtenTensorHandle other, AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B, const int64_t *padding,
+    int64_t padding_len_, const int64_t *stride, int64_t stride_len_, const int64_t *dilation, int64_t dilation_len_,
+    int64_t groups, const char *binary_attr, double *alpha, const char **unary_attr, const double **unary_scalars,
+    int64_t unary_scalars_len_, const char **unary_algorithm, AtenTensorHandle *ret0) {
+    AtenTensorHandle result;
+    REQUIRE_DEFINED(other);
+    REQUIRE_OUT(ret0);
+    TRY(aoti_torch_cpu_mkldnn__convolution_pointwise_binary(
+        X, other, W, B, padding, padding_len_, stride, stride_len_, dilation, dilation_len_, groups, binary_attr,
+        alpha, unary_attr, unary_scalars, unary_scalars_len_, unary_algorithm, &result));
+    AOTITorchError code = same_sizes(other, result)
+                              ? tensor_copy(other, result, __func__)
+                              : FAIL(AOTI_INVALID_ARGUMENT, "'other' does not have the sizes of the result");
+    tensor_delete(result);
+    return code != AOTI_OK ? code : aoti_torch_new_tensor_handle(other, ret0);
 }

@@ -164,3 +164,9 @@ AOTITorchError aoti_torch_cpu_baddbmm_out(AtenTensorHandle out, AtenTensorHandle
     REQUIRE_ADDEND();
     return multiply(out, self, batch1, batch2, 3, beta, alpha, __func__);
 }
+
+AOTITorchError aoti_torch__mm_plus_mm_out(AtenTensorHandle out, AtenTensorHandle a, AtenTensorHandle b,
+                                          AtenTensorHandle c, AtenTensorHandle d) {
+    TRY(multiply(out, NULL, a, b, 2, 0, 1, __func__));
+    return multiply(out, out, c, d, 2, 1, 1, __func__);
+}

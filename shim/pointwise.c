@@ -64,3 +64,37 @@ AOTITorchError pointwise(const char *attribute, const double **scalars, int64_t 
     }
     return shim_fail(AOTI_NOT_SUPPORTED, function, "the fused operation '%.40s' is not known here", attribute);
 }
+
+AOTITorchError combine(const char *attribute, double alpha, int32_t type, void *values, int64_t ndim,
+                       const int64_t *sizes, AtenTensorHandle other, const char *function) {
+    static const char *const known[] = {"add", "sub", "mul", "div"};
+    size_t operation = 0;
+    while (operation < 4 && (attribute == NULL || strcmp(attribute, known[operation]) != 0)) {
+        operation++;
+    }
+    if (operation == 4) {
+        return shim_fail(AOTI_NOT_SUPPORTED, function, "the fused operation '%.40s' is not known here",
+                         attribute ? attribute : "(null)");
+    }
+    if (!shim_is_tensor(other) || other->storage == NULL || !tensor_on_cpu(other)) {
+        return shim_fail(AOTI_INVALID_ARGUMENT, function, "'other' is not a CPU tensor of this host");
+    }
+    AtenTensorHandle full;
+    TRY(tensor_empty(ndim, sizes, NULL, type, (struct device){DEVICE_CPU, -1}, &full, function));
+    AOTITorchError code = tensor_copy(full, other, function);
+    for (int64_t i = 0; code == AOTI_OK && i < full->numel; i++) {
+        bool narrow = type == DTYPE_FLOAT32;
+        const void *others = full->storage->data;
+        double left = narrow ? (double)((float *)values)[i] : ((double *)values)[i];
+        double right = alpha * (narrow ? (double)((const float *)others)[i] : ((const double *)others)[i]);
+        const double results[] = {left + right, left - right, left * right, left / right};
+        double result = results[operation];
+        if (narrow) {
+            ((float *)values)[i] = (float)result;
+        } else {
+            ((double *)values)[i] = result;
+        }
+    }
+    tensor_delete(full);
+    return code;
+}

@@ -7,4 +7,8 @@
 AOTITorchError pointwise(const char *attribute, const double **scalars, int64_t scalar_count,
                          const char **algorithm, int32_t type, void *values, int64_t count, const char *function);
 
+/* Combines contiguous values of these sizes with `other`, which may broadcast: values OP alpha * other. */
+AOTITorchError combine(const char *attribute, double alpha, int32_t type, void *values, int64_t ndim,
+                       const int64_t *sizes, AtenTensorHandle other, const char *function);
+
 #endif

@@ -104,12 +104,15 @@ CPU_OPERATORS = _names(
     """
     mm_out addmm_out bmm_out baddbmm_out convolution _scaled_dot_product_flash_attention_for_cpu
     sort sort_stable topk cumsum cumprod nonzero view_dtype
-    _linear_pointwise mkldnn__convolution_pointwise
+    _linear_pointwise _linear_pointwise_binary mkldnn__convolution_pointwise
+    mkldnn__convolution_pointwise_binary mkldnn__convolution_pointwise_binary_
     """,
 )
 
-#: The same under the names that PyTorch has deprecated.
-DEPRECATED_OPERATORS = _names("aoti_torch_", "mm_out addmm_out bmm_out convolution nonzero")
+#: Operators under names without a device: most of them deprecated.
+UNNAMED_DEVICE_OPERATORS = _names(
+    "aoti_torch_", "mm_out addmm_out bmm_out _mm_plus_mm_out convolution nonzero"
+)
 
 #: Functions of one and of two vectors, with the precision suffix that inductor's vector headers ask for.
 _SLEEF_TENTHS = """
@@ -150,7 +153,7 @@ COMMON_SHIMS: frozenset[str] = frozenset().union(
     DEVICES,
     STABLE,
     CPU_OPERATORS,
-    DEPRECATED_OPERATORS,
+    UNNAMED_DEVICE_OPERATORS,
 )
 
 #: Everything on x86-64: what the inspector compares a plugin's undefined symbols with.

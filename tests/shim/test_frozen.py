@@ -200,6 +200,48 @@ def test_a_convolution_and_its_activation(
     np.testing.assert_allclose(results[0].numpy(), results[1].numpy(), rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("operation", ["add", "sub", "mul"])
+def test_a_linear_layer_and_another_tensor(shim: Any, torch_host: Any, operation: str) -> None:
+    rng = np.random.default_rng(1)
+    x, other, w = (rng.standard_normal(s).astype("f4") for s in ((7, 5), (7, 4), (4, 5)))
+    ours, theirs = (
+        host.make(
+            "aoti_torch_cpu__linear_pointwise_binary",
+            *map(host.tensor, (x, other, w)),
+            None,
+            operation.encode(),
+        )
+        for host in (shim, torch_host)
+    )
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("unary", [None, "relu"])
+def test_a_convolution_another_tensor_and_an_activation(
+    shim: Any, torch_host: Any, in_place: bool, unary: str | None
+) -> None:
+    rng = np.random.default_rng(1)
+    x, w, bias = (rng.standard_normal(s).astype("f4") for s in ((2, 4, 7, 6), (6, 4, 3, 3), (6,)))
+    other = rng.standard_normal((2, 6, 5, 4)).astype("f4")
+    fused, results = Fused(unary or "none", [], None), []
+    name = ctypes.create_string_buffer((unary or "").encode())
+    pointer = ctypes.byref(ctypes.c_void_p(ctypes.addressof(name))) if unary else None
+    for host in (shim, torch_host):
+        kept = other.copy()
+        held = [host.tensor(array) for array in (x, kept, w, bias)]
+        given_ = [item for value in (0, 1, 1) for item in (host.int64s([value, value]), 2)]
+        operands = (*(held[:2] if not in_place else held[1::-1]), held[2], host.handle(held[3]))
+        out = host.make(
+            "aoti_torch_cpu_mkldnn__convolution_pointwise_binary" + ("_" if in_place else ""),
+            *(*operands, *given_, 1, b"add", None, pointer, *fused.arguments[1:]),
+        )
+        assert (out.pointer == kept.ctypes.data) == in_place
+        results.append(out)
+    assert (results[0].sizes, results[0].strides) == (results[1].sizes, results[1].strides)
+    np.testing.assert_allclose(results[0].numpy(), results[1].numpy(), rtol=2e-5, atol=2e-5)
+
+
 def test_a_convolution_with_a_packed_weight_has_its_channels_innermost(shim: Any) -> None:
     rng = np.random.default_rng(1)
     x, w = rng.standard_normal((1, 3, 5, 5)).astype("f4"), rng.standard_normal((4, 3, 2, 2)).astype("f4")

@@ -145,6 +145,15 @@ def test_mm_and_its_deprecated_names(with_blas: Any) -> None:
         np.testing.assert_allclose(out, left @ right, rtol=1e-4, atol=1e-4)
 
 
+def test_mm_plus_mm(with_blas: Any) -> None:
+    a, b, c, d = (
+        laid_out((6, 6), np.dtype("f8"), layout, i) for i, layout in enumerate(["plain", "transposed"] * 2)
+    )
+    out = np.zeros((6, 6))
+    with_blas.call("aoti_torch__mm_plus_mm_out", *map(with_blas.tensor, (out, a, b, c, d)))
+    np.testing.assert_allclose(out, a @ b + c @ d)
+
+
 def test_a_broadcast_batch_is_an_operand_like_any_other(with_blas: Any) -> None:
     left = np.broadcast_to(laid_out((1, 3, 4), np.dtype("f4"), "plain", 1), (5, 3, 4))
     right, out = laid_out((5, 4, 2), np.dtype("f4"), "plain", 2), np.zeros((5, 3, 2), "f4")
