@@ -11,7 +11,7 @@ import ctypes
 import sys
 from typing import TYPE_CHECKING, Any
 
-from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidState
+from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidState, NotSupported
 from aoti_executor import native
 from aoti_executor.calls import BoundFrame, Plan
 from aoti_executor.handle import PREFIX, ContainerHandle, LoadedPlugin
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from aoti_executor.constants import Constant
 
 _PLANS = 64
+_PROXY = "aoti_torch_proxy_executor_call_function"
 
 
 class Container:
@@ -152,7 +153,7 @@ class Container:
             ExecutionFailed: the plugin or the host returned an error (behaviour E6).
         """
         self.check_count(len(inputs))
-        views = [writable(view(value, self.describe_input(i))) for i, value in enumerate(inputs)]
+        views = [self.place(view(value, self.describe_input(i))) for i, value in enumerate(inputs)]
         return self.run_plan(self.plan(views), [value.data for value in views], views)
 
     def check_count(self, count: int) -> None:
@@ -168,15 +169,49 @@ class Container:
         """Return how messages call an input."""
         return f"input {index} ({self.input_names[index]})"
 
+    @property
+    def on_host(self) -> bool:
+        """Whether the model runs in host memory."""
+        return not self._handle.device_type
+
+    def place(self, value: View) -> View:
+        """Return an input where the plugin can take it: writable, and on the model's device (behaviour E3).
+
+        What is in host memory is copied to the device; what is on a device already is taken as it is.
+
+        Raises:
+            ExecutionFailed: the host does not reach the device, or has no memory left there.
+        """
+        handle = self._handle
+        if value.device_type or not handle.device_type:
+            return writable(value)
+        from aoti_executor.transfers import copy_to, parse_device  # noqa: PLC0415 - host models need none
+
+        tensor = copy_to(handle.host, value, *parse_device(self.device))
+        return tensor.view._replace(owner=tensor)
+
+    def upload(self, value: Any) -> Tensor:
+        """Return a copy of an array on the model's device, for runs that copy no input.
+
+        Raises:
+            InvalidArgument: it is no tensor.
+            ExecutionFailed: as `place`.
+        """
+        from aoti_executor.transfers import copy_to, parse_device  # noqa: PLC0415 - host models need none
+
+        return copy_to(self._handle.host, view(value, "the array"), *parse_device(self.device))
+
     def plan(self, views: Sequence[View]) -> Plan:
         """Return the prepared call for inputs of these types and shapes.
 
         Raises:
             InvalidArgument: an input is on another device.
+            NotSupported: the plugin calls operators that no host here has.
         """
         key = tuple([(v.dtype, v.shape, v.strides, v.device_type, v.device_index) for v in views])
         plan = self._plans.get(key)
         if plan is None:
+            self._refuse_proxy_operators()
             for index, value in enumerate(views):
                 if value.device_type != self._handle.device_type:
                     raise InvalidArgument(
@@ -188,6 +223,15 @@ class Container:
                 self._plans.pop(next(iter(self._plans)), None)
             self._plans[key] = plan
         return plan
+
+    def _refuse_proxy_operators(self) -> None:
+        if any(symbol.name == _PROXY for symbol in self.plugin.facts.elf.undefined):
+            raise NotSupported(
+                "the plugin calls operators through PyTorch's dispatcher, which only PyTorch's own runner can "
+                "hand it",
+                path=self.plugin.path,
+                hint="run it with torch._inductor.aoti_load_package, or export without custom operators",
+            )
 
     def run_plan(self, plan: Plan, addresses: Sequence[int], owners: Sequence[object]) -> list[Tensor | None]:
         """Run on memory that a plan was made for; ``owners`` keep it alive. See `run`."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from ctypes import byref, c_size_t, c_void_p
 from typing import TYPE_CHECKING, Any, Protocol
 
-from aoti_abi.codes import DEVICE_TYPES
 from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidProgram, InvalidState, NotSupported
 from aoti_abi.memory import read_text
 from aoti_executor.host_tensors import HostFunctions, HostTensors, error_reader
 from aoti_executor.native import Gate
+from aoti_executor.transfers import parse_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,7 +69,7 @@ class ContainerHandle:
         self.plugin = plugin
         self.path = plugin.path
         self.device = device
-        self.device_type = _device_type(device)
+        self.device_type, _ = parse_device(device)
         self.functions = plugin.functions
         self.last_error = error_reader(plugin.functions)
         self.host = HostTensors(plugin.host)
@@ -203,10 +203,3 @@ class ContainerHandle:
 
 def _spec(address: int | None) -> str:
     return read_text(address, "the call spec", _SPEC_LIMIT) if address else ""
-
-
-def _device_type(device: str) -> int:
-    kind, colon, index = device.partition(":")
-    if kind not in DEVICE_TYPES or bool(colon) != index.isdecimal():
-        raise InvalidArgument(f"{device!r} is no device; write it as 'cpu' or 'cuda:0'")
-    return DEVICE_TYPES[kind]

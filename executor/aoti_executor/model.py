@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_abi.errors import AotiError, ExecutionFailed, InvalidArgument
 from aoti_executor.call_spec import CallSpec, flatten, parse_call_spec, unflatten
-from aoti_executor.container import Container, writable
+from aoti_executor.container import Container
 from aoti_executor.input_specs import InputSpec, ask_plugin_to_check, check_input
 from aoti_executor.views import TYPESTR, View, is_tensor, view
 
@@ -29,6 +29,7 @@ class Model:
     ``model(x)`` takes what the Python module took: positional and keyword arguments, nested in tuples, lists
     and dicts as they were at export. Arrays are anything with ``__array_interface__``, DLPack or the buffer
     protocol, and are not copied (read-only memory is: nothing tells whether a model writes to its inputs).
+    For a model on a GPU, arrays in host memory are copied to the GPU; results stay there (`Tensor.to`).
     Results are `Tensor` objects in the structure of the module's result.
 
     Args:
@@ -104,6 +105,7 @@ class Model:
         )
         self._single = spec is not None and spec.result.kind is None and container.num_outputs == 1
         self._order, self._back = self.source.input_order, self.source.output_order
+        self._on_host = container.on_host
         self._plans: dict[tuple[Any, ...], Plan] = {}
 
     # ---- calling ----
@@ -137,6 +139,8 @@ class Model:
         order = self._order
         if order is not None and len(inputs) == len(order):
             inputs = [inputs[index] for index in order]
+        if not self._on_host:
+            return self._run_views(inputs)
         key: list[Any] = []
         addresses = []
         interfaces = []  # some make their memory for the interface alone
@@ -160,7 +164,7 @@ class Model:
             raise self._explain(error) from None
 
     def _run_views(self, inputs: Sequence[Any], key: tuple[Any, ...] | None = None) -> list[Tensor | None]:
-        views = [writable(value) for value in self._views(inputs)]
+        views = [self.container.place(value) for value in self._views(inputs)]
         plan = self.container.plan(views)
         # Only types that the key names without doubt: ml_dtypes' share one type string.
         if key is not None and all(typestr in TYPESTR for typestr in key[::3]):
@@ -277,6 +281,14 @@ class Model:
             first = (leaves[index],) if leaves and leaves[index] else ()
             names.append((*first, own, f"in{index}", str(index)))
         return names
+
+    def upload(self, value: Any) -> Tensor:
+        """Return a copy of an array on the model's device; see `Container.upload`.
+
+        Host arrays that are passed to a model on a GPU are copied there for each call; copied once with this,
+        they are not.
+        """
+        return self.container.upload(value)
 
     # ---- constants ----
 

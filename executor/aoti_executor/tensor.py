@@ -88,12 +88,30 @@ class Tensor:
         """Whether its memory is that of an input of the run that made it."""
         return self._keep is not None
 
+    def to(self, device: str) -> Tensor:
+        """Return the tensor on a device: itself if it is there, else a copy, complete on return.
+
+        Args:
+            device: as "cpu" or "cuda:0".
+
+        Raises:
+            InvalidArgument: it names no device.
+            ExecutionFailed: the host does not reach it, or has no memory left there.
+        """
+        from aoti_executor.transfers import copy_to, parse_device  # noqa: PLC0415 - it needs this module
+
+        view = self.view
+        kind, index = parse_device(device)
+        if (kind, index if kind else 0) == (view.device_type, view.device_index if kind else 0):
+            return self
+        return copy_to(self._host, view, kind, index)
+
     def _on_host(self) -> View:
         view = self.view
         if view.device_type:
             raise InvalidArgument(
-                f"the tensor is on {self.device}, where only DLPack reaches it",
-                hint="take it with a library that knows the device, as torch.from_dlpack",
+                f"the tensor is on {self.device}, out of reach for what reads host memory",
+                hint='copy it with .to("cpu"), or hand it to a library that knows the device by DLPack',
             )
         return view
 
