@@ -55,6 +55,11 @@ class FeatureState(NamedTuple):
         """Whether the plugin has every function that the feature needs."""
         return not self.missing
 
+    @property
+    def lost(self) -> bool:
+        """Whether something can't be done that another plugin allows: it is missing, and no mere addition."""
+        return bool(self.missing) and not self.feature.addition
+
 
 _LIST = (
     f"{_C}GetNumConstants",

@@ -71,6 +71,6 @@ def describe_model(model: Model) -> str:
     lines.append(f"largest OpenMP team: {limit or 'any'}")
     checks = "by the toolkit and the plugin" if model.plugin_checks else "by the toolkit"
     lines.append(f"inputs are checked: {checks if model.check_inputs else 'no'}")
-    lost = [state.feature.name for state in plugin.features.values() if not state.available]
+    lost = [state.feature.name for state in plugin.features.values() if state.lost]
     lines.append(f"features it lacks: {', '.join(lost) or 'none'}")
     return "\n".join(lines)

@@ -252,4 +252,3 @@ def _explain(arguments: list[str]) -> int:
         entry = chosen[0]
         print(f"{entry.code} {entry.name} ({entry.severity})\n\n{entry.page}")
     return 0
-

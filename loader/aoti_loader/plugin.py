@@ -100,7 +100,7 @@ class Plugin:
         self.fallbacks: list[FallbackWarning] = [
             FallbackWarning(state.feature.name, state.missing, state.since, state.feature.instead)
             for state in self.features.values()
-            if not state.available
+            if state.lost
         ]
 
     def __repr__(self) -> str:

@@ -53,9 +53,7 @@ def host_symbols(plugin: PluginFacts) -> Undefined:
 def lost_features(plugin: PluginFacts) -> tuple[str, ...]:
     """Return the features that the plugin allows in no host, by name; additions of no loss left out."""
     return tuple(
-        state.feature.name
-        for state in evaluate(frozenset(plugin.elf.exports.container))
-        if not state.available and not state.feature.addition
+        state.feature.name for state in evaluate(frozenset(plugin.elf.exports.container)) if state.lost
     )
 
 
