@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
 #: Shims that compute through BLAS.
 PRODUCTS: frozenset[str] = frozenset(
-    f"aoti_torch_cpu_{operator}_out" for operator in ("mm", "addmm", "bmm", "baddbmm")
+    {
+        *(f"aoti_torch_cpu_{operator}_out" for operator in ("mm", "addmm", "bmm", "baddbmm")),
+        "aoti_torch__mm_plus_mm_out",
+        "aoti_torch_cpu_convolution",
+        "aoti_torch_cpu__linear_pointwise",
+        "aoti_torch_cpu__linear_pointwise_binary",
+        "aoti_torch_cpu_mkldnn__convolution_pointwise",
+        "aoti_torch_cpu_mkldnn__convolution_pointwise_binary",
+        "aoti_torch_cpu_mkldnn__convolution_pointwise_binary_",
+        "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu",
+    }
 )
 
 

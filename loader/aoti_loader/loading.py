@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 
 HostChoice = Literal["auto", "builtin", "torch", "process"]
 
-#: Lost features that are only announced when somebody asks for them: no PyTorch before 2.14 has them, and
-#: nothing works differently without.
-_UNANNOUNCED = frozenset(("external-constants-at-creation",))
-
-
 #: Held while a host enters the global scope: two threads must not let two of them in (behaviour L12).
 _scope = threading.Lock()
 
@@ -127,8 +122,7 @@ def load_source(
 def announce(plugin: Plugin, *, stacklevel: int) -> None:
     """Warn of each feature that a plugin lacks (behaviour L8), one warning each."""
     for warning in plugin.fallbacks:
-        if warning.feature not in _UNANNOUNCED:
-            warnings.warn(warning, stacklevel=stacklevel + 1)
+        warnings.warn(warning, stacklevel=stacklevel + 1)
 
 
 def _load(
