@@ -77,3 +77,19 @@ def copy(tmp_path: Path) -> Callable[[str], Path]:
 def smallest_source() -> str:
     """Return the C source of a plugin that has the required entry points and needs nothing."""
     return REQUIRED_ENTRIES
+
+
+#: A skip with this reason is for a processor feature that the machine may lack; nothing can be installed for it.
+HARDWARE = "hardware: "
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail a run of CI that skipped something for want of a tool: what is skipped there is tested nowhere."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not os.environ.get("CI") or reporter is None or exitstatus:
+        return
+    reasons = [report.longrepr[2] for report in reporter.stats.get("skipped", ()) if report.when != "teardown"]
+    hidden = [reason for reason in reasons if HARDWARE not in reason]
+    if hidden:
+        reporter.write_line(f"{len(hidden)} tests were skipped, which CI does not allow: {hidden[0]}", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -34,7 +34,8 @@ def test_the_standard_library_works_from_the_root(arguments: list[str]) -> None:
 
 def test_scripts_in_benchmarks_and_docs_shadow_no_standard_module() -> None:
     """A script's own folder comes first on the path: a benchmarks/inspect.py would break ``dataclasses``."""
-    names = {path.stem for folder in ("benchmarks", "docs", "fixtures") for path in (ROOT / folder).rglob("*.py")}
+    folders = ("benchmarks", "docs", "fixtures")
+    names = {path.stem for folder in folders for path in (ROOT / folder).rglob("*.py")}
     assert not names & set(sys.stdlib_module_names)
 
 

@@ -1,4 +1,4 @@
-"""Copies to a device and back, with a CUDA runtime that is a C file: host code that touches its memory crashes."""
+"""Copies to a device and back, with a CUDA runtime that is a C file: reading its memory crashes."""
 
 from __future__ import annotations
 

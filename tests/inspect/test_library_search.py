@@ -69,9 +69,7 @@ def test_a_file_for_another_machine_or_class_is_passed_over(
     assert found.path == right
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"\x7fELF", b"GROUP ( libc.so.6 )", b"\x7fELF\x09\x09" + bytes(60)]
-)
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"GROUP ( libc.so.6 )", b"\x7fELF\x09\x09" + bytes(60)])
 def test_what_is_no_elf_file_is_passed_over(tmp_path: Path, search: LibrarySearch, content: bytes) -> None:
     (tmp_path / "libx.so").write_bytes(content)
     assert search.find("libx.so", origin=str(tmp_path), runpath=("$ORIGIN",)) is None

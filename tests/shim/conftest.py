@@ -189,7 +189,7 @@ def build(folder: Path, *options: str, target: str = "aoti_shim") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     cmake, ninja = tool("cmake"), tool("ninja")
     if cmake is None:
-        pytest.skip("no cmake")
+        pytest.fail("no cmake: pip install cmake, which the test extra names")
     generator = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"] if ninja else []
     for command in (
         [cmake, "-S", str(SOURCES), "-B", str(folder), *generator, *options],
@@ -233,10 +233,10 @@ def torch_host() -> Host:
     """Return PyTorch's shims, opened by path: ``torch`` itself is not imported."""
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
-        pytest.skip("no PyTorch")
+        pytest.fail("no PyTorch, which the test extra names")
     found = glob.glob(os.path.join(spec.submodule_search_locations[0], "lib", "libtorch_cpu.so"))
     if not found:
-        pytest.skip("no libtorch_cpu.so")
+        pytest.fail("this PyTorch has no libtorch_cpu.so")
     return Host(found[0])
 
 

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 PLUGINS = Path(__file__).parents[2] / "fixtures" / "plugins"
 
@@ -42,8 +41,7 @@ def test_a_real_plugin_runs_without_pytorch_and_leaves_nothing(shim_path: str) -
     plugin, arrays = PLUGINS / "mlp.so", np.load(PLUGINS / "mlp.npz")
     x, want = (arrays[next(n for n in arrays.files if n.startswith(prefix))] for prefix in ("in", "out"))
     needed = subprocess.run(["readelf", "-d", str(plugin)], capture_output=True, text=True).stdout
-    if "libtorch" in needed:
-        pytest.skip("the fixture names libtorch")
+    assert "libtorch" not in needed
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", RUN, shim_path, str(plugin), *map(str, x.shape), str(want.size)],
         input=" ".join(map(str, x.ravel().tolist())),

@@ -89,7 +89,7 @@ def test_every_function_of_every_width(shim: Any, caller: Any, symbol: str) -> N
     name = symbol.split("_")[1].removesuffix(vector)
     element, _, isa = WIDTHS[vector]
     if isa and isa not in FLAGS:
-        pytest.skip(f"no {isa} here")
+        pytest.skip(f"hardware: no {isa} here")
     dtype = "float32" if element == "float" else "float64"
     x, y = inputs(name, dtype, 256)
     arrays = (x, y) if name in TWO else (x,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import struct
 from pathlib import Path
@@ -14,8 +15,8 @@ from aoti_inspect.artifacts import open_artifact
 
 from .conftest import FIXTURES
 
-program_module = pytest.importorskip("executorch.exir._serialize._program")
-schema = pytest.importorskip("executorch.exir.schema")
+program_module = importlib.import_module("executorch.exir._serialize._program")
+schema = importlib.import_module("executorch.exir.schema")
 
 PROGRAMS = sorted(FIXTURES.glob("*.pte"))
 
@@ -115,8 +116,8 @@ def test_programs_are_read_alike(path: Path):
 
 @pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.ptd")), ids=lambda path: path.name)
 def test_tensor_files_are_read_alike(path: Path):
-    serialize = pytest.importorskip("executorch.extension.flat_tensor.serialize.serialize")
-    cord = pytest.importorskip("executorch.exir._serialize._cord")
+    serialize = importlib.import_module("executorch.extension.flat_tensor.serialize.serialize")
+    cord = importlib.import_module("executorch.exir._serialize._cord")
     payload = serialize.FlatTensorSerializer().deserialize(cord.Cord(path.read_bytes()))
     with open_artifact(str(path)) as artifact:
         found = {key: bytes(blob.view) for key, blob in artifact.named_data.items()}
@@ -156,7 +157,7 @@ def test_what_both_accept_both_read_alike(seed: int):
 
 def test_programs_of_every_layout_that_the_serializer_has():
     """Inline and segmented payloads, and alignments that move the header's end."""
-    store_module = pytest.importorskip("executorch.exir._serialize._named_data_store")
+    store_module = importlib.import_module("executorch.exir._serialize._named_data_store")
     base = program_module.deserialize_pte_binary((FIXTURES / "aoti_multimethod_external.pte").read_bytes())
     for segmented in (True, False):
         for alignment in (16, 64, 4096):

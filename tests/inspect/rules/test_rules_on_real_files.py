@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 
 import pytest
@@ -12,8 +11,6 @@ from aoti_inspect.plugin import read_plugin
 from aoti_inspect.rules import all_rules
 from aoti_inspect.rules.registry import Context, run_rules
 from aoti_inspect.target import Target
-
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 
 C = "AOTInductorModelContainer"
 #: What a synthetic C plugin is always found to have.
