@@ -56,11 +56,11 @@ def run_one(folder: str, name: str) -> dict[str, object]:
     return {
         "plugin": name,
         "matches": worst <= TOLERANCE,
-        "max error": worst,
-        "output shapes": shapes,
+        "max error": f"{worst:.1e}",
+        "output shapes": ", ".join("x".join(map(str, shape)) for shape in shapes),
         "device": device,
         "constants": constants,
-        "features lost": fallbacks,
+        "features lost": ", ".join(fallbacks) or "none",
         "import ms": round((imported - start) * 1e3, 1),
         "load ms": round((loaded - begin) * 1e3, 1),
         "first run ms": round((first - loaded) * 1e3, 1),
@@ -118,12 +118,12 @@ def record(rows: list[dict[str, object]]) -> str:
     ]
     fields = list(dict.fromkeys(field for row in rows for field in row))
     lines += [f"| {' | '.join(fields)} |", f"|{'---|' * len(fields)}"]
-    for row in rows:
-        cells = [row.get(field, "") for field in fields]
-        lines.append(
-            f"| {' | '.join(cell if isinstance(cell, str) else json.dumps(cell) for cell in cells)} |"
-        )
+    lines += [f"| {' | '.join(_cell(row.get(field, '')) for field in fields)} |" for row in rows]
     return "\n".join(lines) + "\n"
+
+
+def _cell(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def main() -> int:
