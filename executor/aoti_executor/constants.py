@@ -6,7 +6,6 @@ entries of a set were ever filled. `ConstantSet` does, so that a run or a swap c
 
 from __future__ import annotations
 
-import difflib
 from ctypes import byref, c_bool, c_int32, c_size_t, c_void_p
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -166,6 +165,8 @@ def select(table: Iterable[Constant], values: Mapping[str, Any]) -> list[tuple[C
             by_fqn.setdefault(constant.fqn or constant.name, []).append(constant)
     unknown = [name for name in values if name not in by_fqn]
     if unknown:
+        import difflib  # noqa: PLC0415 - only to correct a name
+
         shown = []
         for name in unknown[:5]:
             close = difflib.get_close_matches(str(name), list(by_fqn), 1)
@@ -179,19 +180,17 @@ def select(table: Iterable[Constant], values: Mapping[str, Any]) -> list[tuple[C
     return [(constant, value) for name, value in values.items() for constant in by_fqn[name]]
 
 
-def check_value(constant: Constant, value: View, device_type: int) -> tuple[int, ...]:
+def check_value(constant: Constant, value: View) -> tuple[int, ...]:
     """Check a new value for a constant; return the strides that the plugin's code reads it with.
 
     Raises:
-        InvalidArgument: dtype, shape, size or device differ, naming both sides.
+        InvalidArgument: dtype, shape or size differ, naming both sides.
     """
     label = constant.fqn or constant.name
     if constant.dtype >= 0 and value.dtype != constant.dtype:
         raise InvalidArgument(
             f"constant {label!r} is {constant.dtype_name}, the value is {dtype_name(value.dtype)}"
         )
-    if value.device_type != device_type:
-        raise InvalidArgument(f"constant {label!r} is on another device than the value {value}")
     if constant.shape is not None:
         if value.shape != constant.shape:
             raise InvalidArgument(

@@ -227,8 +227,8 @@ class Container:
     def _refuse_proxy_operators(self) -> None:
         if any(symbol.name == _PROXY for symbol in self.plugin.facts.elf.undefined):
             raise NotSupported(
-                "the plugin calls operators through PyTorch's dispatcher, which only PyTorch's own runner can "
-                "hand it",
+                "the plugin calls operators through PyTorch's dispatcher, which only PyTorch's own runner "
+                "can hand it",
                 path=self.plugin.path,
                 hint="run it with torch._inductor.aoti_load_package, or export without custom operators",
             )

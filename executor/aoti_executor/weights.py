@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from ctypes import byref, c_char_p, c_uint64, c_void_p
+from ctypes import byref, c_uint64
 from typing import TYPE_CHECKING, Any
 
 from aoti_abi.entries import extract_entries
 from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidProgram, InvalidState, NotSupported
-from aoti_abi.structs import AOTInductorConstantMapEntry
-from aoti_executor.constants import Constant, ConstantSet, check_value, match_entries, read_table, select
+from aoti_executor.constant_values import Pair, fit, hand_over, own_copy
+from aoti_executor.constants import Constant, ConstantSet, match_entries, read_table, select
 from aoti_executor.tensor import Tensor
-from aoti_executor.views import View, allocate, copy_elements, view
+from aoti_executor.views import view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -228,30 +228,14 @@ class Weights:
                 for constant, value in select(self.table, values)
             ]
             target = self._sets[self._active ^ inactive]
-            prepared = [self._prepare(constant, value, copy=copy) for constant, value in chosen]
+            fitted = [(c, fit(self._handle, c, value, copy=copy)) for c, value in chosen]
             if inactive:
-                prepared += self._fill_from_active({c.name for c, _ in chosen}, target)
-            if prepared:
-                self._apply(prepared, target, inactive=inactive, copy=copy)
+                fitted += self._fill_from_active({c.name for c, _ in chosen}, target)
+            if fitted:
+                kept = hand_over(self._handle, fitted, inactive=inactive, copy=copy)
+                self._note(fitted, kept, target)
 
-    def _prepare(self, constant: Constant, value: View, *, copy: bool) -> tuple[Constant, View]:
-        strides = check_value(constant, value, self._handle.device_type)
-        if value.strides == strides and not copy:
-            return constant, value
-        if not copy:
-            raise InvalidArgument(
-                f"constant {constant.fqn!r} is read with strides {strides}, the value has {value.strides}",
-                hint="lay it out so, or let it be copied",
-            )
-        if self._handle.device_type:
-            return constant, value
-        # A copying update copies the whole storage of what it is given: only memory of exactly this
-        # tensor, at offset 0, is safe to hand over, and views of others are not.
-        fresh = allocate(value.dtype, value.shape, strides)
-        copy_elements(fresh, value)
-        return constant, fresh
-
-    def _fill_from_active(self, given: set[Any], target: ConstantSet) -> list[tuple[Constant, View]]:
+    def _fill_from_active(self, given: set[Any], target: ConstantSet) -> list[Pair]:
         """Copy what the inactive set lacks, so that it is never partial."""
         lacking = [c for c in self._missing(target) if c.name not in given]
         if not lacking:
@@ -267,61 +251,21 @@ class Weights:
         for constant, handle in self._extract(use_inactive=False):
             if constant.name in wanted:
                 seen = self._handle.host.describe(handle)
-                fresh = allocate(seen.dtype, seen.shape, seen.strides)
-                copy_elements(fresh, seen)
-                result.append((constant, fresh))
+                result.append((constant, own_copy(self._handle, constant, seen, seen.strides)))
         return result
 
-    def _apply(
-        self, values: list[tuple[Constant, View]], target: ConstantSet, *, inactive: bool, copy: bool
-    ) -> None:
-        function = self._handle.function("UpdateConstantBufferPairs") if copy else None
-        managed = function is None
-        if managed:
-            function = self._handle.function("UpdateUserManagedConstantBufferPairs")
-            if copy and function is not None:
-                self._handle.plugin.warn_fallback("update-constants")
-        if function is None:
-            self._handle.plugin.warn_fallback("user-managed-constants")
-            raise NotSupported(
-                "the plugin cannot take new constants without a shared C++ library",
-                path=self._handle.path,
-                hint="PyTorch 2.10 and later compile plugins that can",
-            )
-        handles = []
-        try:
-            for _, value in values:
-                handles.append(self._handle.host.wrap(value))
-            pairs = (AOTInductorConstantMapEntry * len(values))()
-            names = [c_char_p(constant.name.encode()) for constant, _ in values]
-            for pair, name, handle in zip(pairs, names, handles, strict=True):
-                pair.name = ctypes.cast(name, c_void_p)
-                pair.handle = handle
-            arguments = (self._handle.address, pairs, len(values), inactive, False)
-            if inactive:
-                code = function(*arguments)
-            else:
-                with self._handle.gate:
-                    code = function(*arguments)
-        finally:
-            for handle in handles:
-                self._handle.host.delete(handle)
-        self._handle.check(code, "UpdateConstants")
-        self._note(values, target, managed=managed)
-
-    def _note(self, values: list[tuple[Constant, View]], target: ConstantSet, *, managed: bool) -> None:
+    def _note(self, values: list[Pair], kept: list[Pair], target: ConstantSet) -> None:
         table = list(self.table or ())
+        owners = {constant.name: value.owner for constant, value in kept}
         for constant, value in values:
             target.filled.add(constant.name)
-            if managed:
-                target.owners[constant.name] = value.owner
-            else:
-                target.owners.pop(constant.name, None)
+            target.owners.pop(constant.name, None)
             if constant.shape is None:
                 table[constant.position] = constant._replace(
                     shape=value.shape, strides=value.strides, device=self._handle.device
                 )
         self.table = tuple(table)
+        target.owners.update(owners)
         target.freed = False
         target.needs_folding = self._folds
         self.ready = False

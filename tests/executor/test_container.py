@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidState
+from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidState, NotSupported
 from aoti_executor import Container
 from aoti_loader import load
 
@@ -290,6 +290,13 @@ def test_read_only_input_is_copied_so_that_the_model_may_write(synthetic):
         result = container.run([x])[0]
         assert result.data_ptr != x.ctypes.data
         np.testing.assert_array_equal(result.numpy(), x)
+
+
+def test_plugin_that_needs_pytorchs_dispatcher_is_refused_before_it_runs(synthetic, exported):
+    plugin = synthetic(PROXY=1)
+    with Container(plugin) as container, pytest.raises(NotSupported, match="dispatcher"):
+        container.run([np.zeros(4)])
+    assert exported(plugin, "run_count")() == 0
 
 
 def test_input_on_another_device_is_refused(synthetic):

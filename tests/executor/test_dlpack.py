@@ -209,7 +209,8 @@ def test_pytorch_tensors_in_and_out(child):
         import gc, sys, torch
         from aoti_executor import Model
         from aoti_executor.views import view
-        for dtype in (torch.float32, torch.bfloat16, torch.bool, torch.complex64, torch.int8, torch.float8_e5m2):
+        kinds = (torch.float32, torch.bfloat16, torch.bool, torch.complex64, torch.int8, torch.float8_e5m2)
+        for dtype in kinds:
             x = torch.zeros(3, 4, 5).to(dtype)
             for y in (x, x.transpose(0, 2), x[:, 1:3], x[0, 0, 0], x[:0], x.expand(3, 4, 5)[:, ::2]):
                 memory = view(y)

@@ -13,6 +13,7 @@ import pytest
 from aoti_abi.errors import ExecutionFailed, FallbackWarning, InvalidArgument, InvalidState, NotSupported
 from aoti_executor import Container
 from aoti_loader import load
+from aoti_loader.hosts import find_builtin
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS, STRUCTURED = ROOT / "fixtures" / "plugins", ROOT / "fixtures" / "structured"
@@ -217,7 +218,7 @@ def test_values_in_place_are_kept_alive_and_seen_when_written(container):
 def test_replaced_values_in_place_do_not_pile_up(container, live_tensors):
     # The plugin keeps a reference to each tensor it was given that way, for ever: it must not own memory.
     container.update_constants({"a.weight": np.zeros((32, 16), "f")}, copy=False)
-    library = ctypes.CDLL(__import__("aoti_loader.hosts").hosts.find_builtin())
+    library = ctypes.CDLL(find_builtin())
     stats = (ctypes.c_int64 * 3)()
     library.aoti_shim_get_stats(ctypes.byref(stats))
     before = stats[2]
@@ -348,6 +349,36 @@ def test_L8_old_plugin_says_what_it_lacks(synthetic):
             container.read_constants()
         with pytest.warns(FallbackWarning, match="swap-constants"), pytest.raises(NotSupported):
             container.free_inactive()
+
+
+def test_L8_plugin_that_only_reads_in_place_is_given_memory_of_its_own(synthetic, exported):
+    plugin = synthetic(CONSTANTS=1, MANAGED_ONLY=1)
+    value = exported(plugin, "managed_value")
+    value.restype = ctypes.c_float
+    with Container(plugin) as container:
+        given = np.full(4, 3, "f")
+        with pytest.warns(FallbackWarning, match="update-constants"):
+            container.update_constants({"a.b": given, "c": given})
+        given[:] = 9
+        gc.collect()
+        assert value(0) == 3
+        container.update_constants({"a.b": given, "c": given}, copy=False)
+        assert value(0) == 9
+        with pytest.raises(InvalidArgument, match=r"no value is given for 'c'"):
+            container.update_constants({"a.b": given}, inactive=True)
+        container.run([np.zeros(4)])
+
+
+def test_opaque_constants_are_listed_without_a_shape(container, monkeypatch):
+    """oneDNN's packed weights have no strides to describe."""
+    monkeypatch.setattr(type(container._handle.host), "describe", _refuse)
+    with Container(container.plugin) as other:
+        assert [constant.shape for constant in other.constants] == [None] * 4
+        assert not other.weights.unbound
+
+
+def _refuse(*_):
+    raise ExecutionFailed("no strides")
 
 
 # ---- state that runs change ----

@@ -145,6 +145,23 @@ C(GetConstantDtype)(void *c, size_t i, int32_t *dtype) { *dtype = 6; return 0; }
 C(GetConstantDataSize)(void *c, size_t i, size_t *size) { *size = 64; return 0; }
 C(GetConstantType)(void *c, size_t i, int32_t *type) { *type = i == 2 ? 4 : 1; return 0; }
 C(GetConstantFromFolded)(void *c, size_t i, _Bool *folded) { *folded = i == 2; return 0; }
+#ifdef MANAGED_ONLY
+/* As plugins of PyTorch 2.10 to 2.12: they keep the given tensors and can't list them. */
+static void *managed[2];
+API float managed_value(int i)
+{
+    void *data;
+    aoti_torch_get_data_ptr(managed[i], &data);
+    return *(float *)data;
+}
+C(UpdateUserManagedConstantBufferPairs)(void *c, const Entry *pairs, size_t n, _Bool inactive, _Bool full)
+{
+    for (size_t p = 0; p < n; p++)
+        for (int i = 0; i < 2; i++)
+            if (!strcmp(pairs[p].name, names[i])) aoti_torch_new_tensor_handle(pairs[p].handle, &managed[i]);
+    return 0;
+}
+#else
 C(ExtractConstantsMapEntries)(void *c, const Entry **array, size_t *count, _Bool inactive)
 {
     size_t n = 0;
@@ -176,6 +193,7 @@ C(UpdateConstantBufferPairs)(void *c, const Entry *pairs, size_t n, _Bool inacti
 }
 C(UpdateInactiveConstantBufferPairs)(void *c, const Entry *pairs, size_t n) { return 1; }
 C(UpdateUserManagedConstantBufferPairs)(void *c, const Entry *p, size_t n, _Bool i, _Bool full) { return 1; }
+#endif
 C(SwapConstantBuffer)(void *c) { active ^= 1; return 0; }
 C(FreeInactiveConstantBuffer)(void *c) { return 0; }
 C(RunConstantFolding)(void *c, _Bool inactive, void *stream, void *proxy)
