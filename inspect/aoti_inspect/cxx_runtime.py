@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 Runtime = Literal["libstdc++", "libc++"]
 
-#: Inline namespaces that libc++ and its vendors' builds put std's names into.
-_LIBCXX_NAMESPACES = ("St3__1", "St6__ndk1", "St4__Cr", "St3__2", "St8__fbsd__")
+#: Inline namespaces that libc++, Android and Chromium put std's names into, as they stand in mangled names.
+_LIBCXX_NAMESPACES = (b"St3__1", b"St6__ndk1", b"St4__Cr", b"St3__2")
 #: Functions and objects that only the runtime itself defines; headers give no copies of them.
 _RUNTIME_CORE = ("__cxa_throw", "__cxa_begin_catch", "__gxx_personality_v0", "_ZSt9terminatev", "_ZSt4cerr")
 _LIBCXX_CORE = ("_ZNSt3__14cerrE", "_ZNSt6__ndk14cerrE", "_ZNSt3__112__next_primeEm")
@@ -41,7 +41,7 @@ def find_cxx_runtime(image: ElfImage, facts: ElfFacts) -> tuple[Runtime | None, 
         and symbol.binding != "weak"
         and symbol.name not in _LIBC_NAMES
     ]
-    runtime = _flavour(facts, asked)
+    runtime = _flavour(image.strings.data, facts, asked)
     # Where no name of the runtime is defined strongly, none of these can be.
     candidates = (*_RUNTIME_CORE, *_LIBCXX_CORE) if facts.exports.std_strong else ()
     core = [name for name in candidates if _is_strong(image, name)]
@@ -57,18 +57,16 @@ def find_cxx_runtime(image: ElfImage, facts: ElfFacts) -> tuple[Runtime | None, 
     return runtime, False
 
 
-def _flavour(facts: ElfFacts, asked: list[str]) -> Runtime | None:
+def _flavour(names: bytes, facts: ElfFacts, asked: list[str]) -> Runtime | None:
     if any(name.startswith(("libc++.so", "libc++_shared.so", "libc++abi.so")) for name in facts.needed):
         return "libc++"
-    if any(space in name for name in asked for space in _LIBCXX_NAMESPACES):
+    if any(space in names for space in _LIBCXX_NAMESPACES):
         return "libc++"
     if any(need.version.startswith(("GLIBCXX_", "CXXABI_")) for need in facts.version_needs):
         return "libstdc++"
     if any(name.startswith("libstdc++.so") for name in facts.needed):
         return "libstdc++"
     if facts.exports.std:
-        if any(space in name for name in facts.exports.std_examples for space in _LIBCXX_NAMESPACES):
-            return "libc++"
         return "libstdc++"
     if any(name.startswith(("_ZNSt", "_ZNKSt", "_ZSt", "__cxa_", "__gxx_")) for name in asked):
         return "libstdc++"

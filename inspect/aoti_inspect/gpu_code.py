@@ -104,11 +104,10 @@ def _read(image: ElfImage, offset: int, size: int) -> Iterator[GpuImage]:
         cubin = _cubin(head, offset, size)
         if cubin is not None:
             yield cubin
-    elif b".version " in head and b".target sm_" in head:
-        version, target = _ptx_version(head), _ptx_target(head)
-        yield GpuImage("ptx", target, version, "elf", offset, size)
-    else:
+    elif head.startswith(_FATBIN_MAGIC_BYTES):
         yield from _fatbins(image, offset, size)
+    elif b".version " in head and b".target sm_" in head:
+        yield GpuImage("ptx", _ptx_target(head), _ptx_version(head), "elf", offset, size)
 
 
 def _cubin(head: bytes, offset: int, size: int) -> GpuImage | None:

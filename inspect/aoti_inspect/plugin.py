@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from aoti_abi.errors import AotiError, NotFound
 from aoti_inspect.cxx_runtime import find_cxx_runtime
-from aoti_inspect.elf.read import open_elf
+from aoti_inspect.elf.read import open_elf, open_regular
 from aoti_inspect.facts import PluginFacts
 from aoti_inspect.gpu_code import find_gpu_code
 from aoti_inspect.weights import find_weights
@@ -77,12 +78,13 @@ def _read_sidecar(image: ElfImage, path: str) -> dict[str, str] | None:
     for suffix in _SIDECARS:
         sidecar = stem + suffix
         try:
-            with open(sidecar, "rb") as stream:
+            with open(open_regular(sidecar), "rb") as stream:
                 raw = stream.read(_MAX_SIDECAR + 1)
-        except FileNotFoundError:
+        except NotFound:
             continue
-        except OSError as error:
-            image.note(f"the metadata beside the plugin ({sidecar}) cannot be read: {error.strerror}")
+        except (AotiError, OSError) as error:
+            reason = error.message if isinstance(error, AotiError) else error.strerror
+            image.note(f"the metadata beside the plugin ({sidecar}) cannot be read: {reason}")
             continue
         if len(raw) > _MAX_SIDECAR:
             image.note(f"the metadata beside the plugin ({sidecar}) has more than {_MAX_SIDECAR} bytes")

@@ -82,15 +82,16 @@ def look(file: str | bytes, facts: ElfFacts) -> SecondView:
 def _look(stream: IO[bytes], image: ElfImage, facts: ElfFacts) -> SecondView:
     from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - 40 ms that only this view costs
 
-    disagreements: list[str] = []
     try:
         view = ELFFile(stream)
-        disagreements += _dynamic(view, image, facts)
-        disagreements += _symbols(view, image, facts)
-        disagreements += _versions(view, facts)
     except Exception as error:  # noqa: BLE001 - a fuzzer finds KeyError, struct.error and more in it
-        disagreements.append(f"the sections cannot be read: {_words(error)}")
-        return SecondView(tuple(disagreements), (), (), None, ())
+        return SecondView((f"the sections cannot be read: {_words(error)}",), (), (), None, ())
+    disagreements: dict[str, None] = {}
+    for check in (_dynamic, _symbols, _versions):
+        try:
+            disagreements.update(dict.fromkeys(check(view, image, facts)))
+        except Exception as error:  # noqa: BLE001, PERF203 - as above
+            disagreements[f"the sections cannot be read: {_words(error)}"] = None
     return SecondView(
         tuple(disagreements),
         _guarded(_comments, view),
@@ -148,7 +149,7 @@ def _symbols(view: Any, image: ElfImage, facts: ElfFacts) -> list[str]:
     return found
 
 
-def _versions(view: Any, facts: ElfFacts) -> list[str]:
+def _versions(view: Any, _image: ElfImage, facts: ElfFacts) -> list[str]:
     section = _first(view, "SHT_GNU_verneed")
     theirs: set[tuple[str, str]] = set()
     if section is not None:

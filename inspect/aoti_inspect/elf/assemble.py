@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aoti_abi.container_api import REQUIRED
 from aoti_abi.errors import InvalidProgram
 from aoti_inspect.elf import format as elf
 from aoti_inspect.elf.exports import summarize
@@ -42,10 +43,13 @@ def assemble(image: ElfImage) -> ElfFacts:
     )
     for library in sorted({need.library for need in needs} - set(needed)):
         image.note(
-            f"versions of {library} are needed, but {library} is not in DT_NEEDED: the dynamic linker aborts"
+            f"versions of {library} are needed, but {library} is not in DT_NEEDED: the dynamic linker aborts",
+            fatal=True,
         )
     if dynamic is not None and table.count > 1 and table.gnu_hash is None and table.sysv_hash is None:
-        image.note("there is no hash table that works: the dynamic linker finds none of the symbols")
+        image.note(
+            "there is no hash table that works: the dynamic linker finds none of the symbols", fatal=True
+        )
     elif exports.container:
         _check_hash(image, exports.container)
     sections = image.sections
@@ -73,6 +77,7 @@ def assemble(image: ElfImage) -> ElfFacts:
         section_problem=image.section_problem,
         debug_info=any(section.name.startswith((".debug_", ".zdebug_")) for section in sections or ()),
         anomalies=image.anomalies,
+        unusable=image.unusable,
     )
 
 
@@ -117,7 +122,7 @@ def _check_names(image: ElfImage) -> None:
     names, size = image.symbol_table.columns.names, len(image.strings.data)
     if max(names, default=0) >= max(size, 1):
         outside = sum(name >= size for name in names)
-        image.note(f"{outside} dynamic symbols have their name outside of the string table")
+        image.note(f"{outside} dynamic symbols have their name outside of the string table", fatal=True)
 
 
 def _check_hash(image: ElfImage, names: tuple[str, ...]) -> None:
@@ -127,7 +132,8 @@ def _check_hash(image: ElfImage, names: tuple[str, ...]) -> None:
     if lost:
         image.note(
             f"the hash table does not lead to {', '.join(lost[:3])}{' and more' if len(lost) > 3 else ''}: "
-            "the dynamic linker will not find what the symbol table defines"
+            "the dynamic linker will not find what the symbol table defines",
+            fatal=any(name in REQUIRED for name in lost),
         )
 
 

@@ -35,12 +35,12 @@ _DAMAGED = "no linker writes this: the file is damaged, or made to mislead its r
 class _Note:
     """Remembers sentences, each once, in the order in which they came."""
 
-    def __init__(self, sentences: dict[str, None]) -> None:
+    def __init__(self, sentences: dict[str, bool]) -> None:
         self._sentences = sentences
 
-    def __call__(self, sentence: str) -> None:
-        """Remember something that is wrong but could be worked around."""
-        self._sentences[sentence] = None
+    def __call__(self, sentence: str, *, fatal: bool = False) -> None:
+        """Remember something that is wrong but could be worked around; ``fatal`` if only here it could."""
+        self._sentences[sentence] = fatal
 
 
 class ElfImage:
@@ -70,13 +70,18 @@ class ElfImage:
         self.segments = read_segments(self.source, self.header, name)
         self.space = AddressSpace(self.source, self.segments)
         # The tables note what is wrong without knowing the image: a cycle would keep a caller's mmap open.
-        self._anomalies: dict[str, None] = {}
+        self._anomalies: dict[str, bool] = {}
         self.note = _Note(self._anomalies)
 
     @property
     def anomalies(self) -> tuple[str, ...]:
         """What was noted so far, each sentence once; what `facts` returns is complete."""
         return tuple(self._anomalies)
+
+    @property
+    def unusable(self) -> tuple[str, ...]:
+        """Those of the anomalies that the dynamic linker does not work around."""
+        return tuple(sentence for sentence, fatal in self._anomalies.items() if fatal)
 
     def read_at_address(self, address: int, size: int) -> bytes:
         """Return up to ``size`` bytes at ``address``; fewer where the segment that has them ends."""
@@ -104,7 +109,10 @@ class ElfImage:
         if segment is None:
             return None
         if segment.file_size == 0:
-            self.note("PT_DYNAMIC has no bytes: the dynamic linker says 'object file has no dynamic section'")
+            self.note(
+                "PT_DYNAMIC has no bytes: the dynamic linker says 'object file has no dynamic section'",
+                fatal=True,
+            )
             return None
         # The dynamic linker goes by its address and not by its offset.
         offset = self.space.offset_of(segment.address)

@@ -28,24 +28,32 @@ def open_elf(path: str) -> Iterator[ElfImage]:
         InvalidProgram, NotSupported, InvalidArgument: it is no ELF file, or a broken one; the message says
             what it is.
     """
-    descriptor = _open(path)
+    descriptor = open_regular(path)
     try:
-        status = os.fstat(descriptor)
-        kind = describe_mode(status.st_mode)
-        if kind is not None:
-            raise refusal(kind, path)
-        yield ElfImage(FileSource(descriptor, status.st_size, name=path), path)
+        size = os.fstat(descriptor).st_size
+        yield ElfImage(FileSource(descriptor, size, name=path), path)
     finally:
         os.close(descriptor)
 
 
-def _open(path: str) -> int:
+def open_regular(path: str) -> int:
+    """Open a regular file for reading; return its descriptor, which the caller closes.
+
+    Raises:
+        NotFound, AccessFailed: as `open_elf`.
+        InvalidArgument: it is a directory, a pipe, a device or a socket.
+    """
     try:
         # O_NONBLOCK: a pipe without a writer must not hang us before its kind is known.
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound("no such file", path=path, cause=error.strerror) from error
     except OSError as error:
         raise AccessFailed("cannot open", path=path, cause=error.strerror) from error
     except ValueError as error:
         raise NotFound("no file can have this name", path=path, cause=str(error)) from error
+    kind = describe_mode(os.fstat(descriptor).st_mode)
+    if kind is not None:
+        os.close(descriptor)
+        raise refusal(kind, path)
+    return descriptor

@@ -62,7 +62,7 @@ class SymbolTable:
         *,
         machine: int,
         strings: StringTable,
-        note: Callable[[str], None],
+        note: Callable[..., None],
     ) -> None:
         self._space = space
         self._layout = layout
@@ -123,12 +123,14 @@ class SymbolTable:
         if self.gnu_hash:
             by_gnu = self.gnu_hash.reach()
             if by_gnu is None:
-                self._note("the chains of the hash table (DT_GNU_HASH) do not end within the file")
+                self._note(
+                    "the chains of the hash table (DT_GNU_HASH) do not end within the file", fatal=True
+                )
         if by_sysv and by_gnu and by_sysv != by_gnu:
             self._note(f"DT_HASH counts {by_sysv} dynamic symbols, DT_GNU_HASH {by_gnu}")
         count, source = max((by_sysv, "DT_HASH"), (by_gnu or 0, "DT_GNU_HASH"), key=lambda item: item[0])
         if count > room:
-            self._note(f"the hash table covers {count} symbols, but the file has room for {room}")
+            self._note(f"the hash table covers {count} symbols, but the file has room for {room}", fatal=True)
             return 0, ""
         return count, source
 

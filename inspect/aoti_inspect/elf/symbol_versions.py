@@ -28,7 +28,7 @@ class SymbolVersions:
         dynamic: Dynamic | None,
         *,
         strings: StringTable,
-        note: Callable[[str], None],
+        note: Callable[..., None],
     ) -> None:
         self._space = space
         self._layout = layout

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_RECORDS = 1 << 15
 
 Read = Callable[[int, int], bytes]
-Note = Callable[[str], None]
+Note = Callable[..., None]
 
 
 class Need(NamedTuple):
@@ -59,18 +59,19 @@ def read_needs(
     while True:
         raw = read(address, record.size)
         if len(raw) < record.size:
-            note("the version needs (DT_VERNEED) lead outside of the file")
+            note("the version needs (DT_VERNEED) lead outside of the file", fatal=True)
             return needs
         version, stored, file_name, first, following = record.unpack(raw)
         if version != 1:
             note(
-                f"the version needs (DT_VERNEED) have format {version}, not 1: the dynamic linker refuses it"
+                f"the version needs (DT_VERNEED) have format {version}, not 1: the dynamic linker refuses it",
+                fatal=True,
             )
             return needs
         files += 1
         library = strings.text(file_name)
         if library is None:
-            note(f"version need {files} names its library outside of the string table")
+            note(f"version need {files} names its library outside of the string table", fatal=True)
             library = ""
         found = _read_need(
             address + first, library, layout, strings=strings, read=read, note=note, into=needs
@@ -85,7 +86,7 @@ def read_needs(
         if following == 0:
             break
         if following < record.size:
-            note("the version needs (DT_VERNEED) overlap each other")
+            note("the version needs (DT_VERNEED) overlap each other", fatal=True)
             break
         address += following
     if files != count:
@@ -109,19 +110,22 @@ def _read_need(
     while len(into) <= MAX_RECORDS and found <= MAX_RECORDS:
         raw = read(address, record.size)
         if len(raw) < record.size:
-            note(f"the versions needed of {library or 'a library'} lead outside of the file")
+            note(f"the versions needed of {library or 'a library'} lead outside of the file", fatal=True)
             break
         _, flags, number, name, step = record.unpack(raw)
         text = strings.text(name)
         if text is None:
-            note(f"a version needed of {library or 'a library'} has its name outside of the string table")
+            note(
+                f"a version needed of {library or 'a library'} has its name outside of the string table",
+                fatal=True,
+            )
         else:
             into.append(Need(library, text, bool(flags & elf.VER_FLG_WEAK), number & ~elf.VERSYM_HIDDEN))
         found += 1
         if step == 0:
             break
         if step < record.size:
-            note(f"the versions needed of {library or 'a library'} overlap each other")
+            note(f"the versions needed of {library or 'a library'} overlap each other", fatal=True)
             break
         address += step
     return found

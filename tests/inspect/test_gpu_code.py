@@ -1,0 +1,153 @@
+"""GPU code in a plugin: cubins, fatbins, PTX, wherever they are."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aoti_inspect.elf.image import ElfImage
+from aoti_inspect.facts import GpuImage
+from aoti_inspect.gpu_code import MAX_IMAGES, find_gpu_code, uses_cuda
+
+PTX = (
+    b"//\n// Generated\n//\n.version 8.7\n.target sm_90a\n.address_size 64\n\n.visible .entry k() { ret; }\n"
+)
+
+
+def cubin(architecture: int, *, abi: int = 8, size: int = 256) -> bytes:
+    """The headers of a cubin as ptxas 12 (ABI version 7) and ptxas 13 (8) write them, tables at the end."""
+    flags = architecture << 8 | 0x06000004 if abi >= 8 else architecture << 16 | 0x500 | architecture
+    ident = b"\x7fELF\x02\x01\x01" + bytes([0x41 if abi >= 8 else 0x33, abi]) + bytes(7)
+    head = struct.pack("<HHIQQQIHHHHHH", 2, 190, 1, 0, size - 56, size - 120, flags, 64, 56, 1, 64, 1, 0)
+    return (ident + head).ljust(size, b"\xcc")
+
+
+def fatbin(*entries: tuple[int, int, bytes, tuple[int, int]]) -> bytes:
+    """A fatbin as ``fatbinary --create`` writes it; an entry is kind (1 PTX, 2 ELF), SM, payload, version."""
+    body = b""
+    for kind, architecture, code, (major, minor) in entries:
+        payload = code + bytes(-len(code) % 8)
+        body += struct.pack("<HHIQIIHHI", kind, 0x101, 64, len(payload), 0, 0, minor, major, architecture)
+        body += struct.pack("<IIQQQ", 0, 0, 0x11, 0, 0) + payload
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
+
+
+def assembly(data: bytes) -> str:
+    return "".join(f".byte {','.join(map(str, data[at : at + 64]))}\\n" for at in range(0, len(data), 64))
+
+
+def kernel(name: str, data: bytes) -> str:
+    """A kernel embedded as Inductor embeds it."""
+    return (
+        f'__asm__(".section .rodata\\n.globl __{name}_start\\n__{name}_start:\\n{assembly(data)}'
+        f'.globl __{name}_end\\n__{name}_end:\\n.section .note.GNU-stack,\\"\\"\\n");\n'
+    )
+
+
+CALLS_CUDA = "extern int cuModuleLoadData(void *, const void *); void *keep = (void *)cuModuleLoadData;\n"
+
+
+def find(path: str) -> tuple[GpuImage, ...]:
+    image = ElfImage(Path(path).read_bytes(), path)
+    return find_gpu_code(image, image.facts())
+
+
+@pytest.mark.parametrize("architecture", [80, 90, 100, 103, 120])
+@pytest.mark.parametrize("abi", [7, 8])
+def test_B46_a_cubin_between_its_symbols(compile_library: Callable[..., str], architecture: int, abi: int):
+    """B46: the architecture is in the cubin's own header, in one of two places."""
+    code = cubin(architecture, abi=abi)
+    path = compile_library(CALLS_CUDA + kernel("triton_k", code))
+    (found,) = find(path)
+    assert found[:4] == ("cubin", architecture, None, "elf")
+    assert Path(path).read_bytes()[found.offset : found.offset + found.size] == code
+
+
+def test_several_cubins_are_listed_in_the_order_of_the_file(compile_library: Callable[..., str]):
+    codes = [cubin(90, size=200 + 64 * number) for number in range(4)]
+    path = compile_library(CALLS_CUDA + "".join(kernel(f"k{n}", code) for n, code in enumerate(codes)))
+    found = find(path)
+    assert [image.size for image in found] == [200, 264, 328, 392]
+    assert len({image.offset for image in found}) == 4
+
+
+def test_B48_B49_a_fatbin_lists_machine_code_and_ptx(compile_library: Callable[..., str]):
+    """B48, B49: which GPUs have code, and which PTX version a driver must read for the others."""
+    data = fatbin((2, 80, cubin(80), (1, 8)), (2, 90, cubin(90), (1, 8)), (1, 90, PTX, (8, 7)))
+    path = compile_library(CALLS_CUDA + kernel("k", data))
+    assert [image[:4] for image in find(path)] == [
+        ("cubin", 80, None, "fatbin"),
+        ("cubin", 90, None, "fatbin"),
+        ("ptx", 90, "8.7", "fatbin"),
+    ]
+
+
+def test_fatbins_in_their_section_are_read_one_behind_the_other(compile_library: Callable[..., str]):
+    data = fatbin((2, 80, cubin(80), (1, 8))) + fatbin((1, 75, PTX, (7, 5)))
+    path = compile_library(f'__asm__(".section .nv_fatbin,\\"a\\"\\n{assembly(data)}");')
+    assert [image[:3] for image in find(path)] == [("cubin", 80, None), ("ptx", 75, "7.5")]
+
+
+def test_ptx_as_text(compile_library: Callable[..., str]):
+    path = compile_library(CALLS_CUDA + kernel("k", PTX + b"\0"))
+    assert find(path)[0][:4] == ("ptx", 90, "8.7", "elf")
+
+
+@pytest.mark.parametrize("data", [cubin(86), fatbin((2, 86, cubin(86), (1, 8)))], ids=["cubin", "fatbin"])
+def test_code_without_symbols_is_found_by_its_magic_number(compile_library: Callable[..., str], data: bytes):
+    hidden = f'__asm__(".section .rodata\\n.balign 8\\n{assembly(bytes(1000) + data)}");\n'
+    (found,) = find(compile_library(CALLS_CUDA + hidden))
+    assert (found.kind, found.architecture) == ("cubin", 86)
+    # Nothing is searched for in a file that does not use CUDA.
+    assert find(compile_library(hidden)) == ()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x7fELF" + bytes(200),
+        b"\x7fELF\x02\x01\x01" + bytes(10),
+        cubin(90)[:40],
+        fatbin((2, 80, cubin(80), (1, 8)))[:20],
+        struct.pack("<IHHQ", 0xBA55ED50, 1, 0, 1 << 60) + bytes(100),
+        struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 0) * 4,
+        b"just some constants",
+    ],
+)
+def test_what_only_looks_like_gpu_code_is_none(compile_library: Callable[..., str], data: bytes):
+    assert find(compile_library(CALLS_CUDA + kernel("k", data))) == ()
+
+
+def test_a_broken_entry_in_a_fatbin_is_noted(compile_library: Callable[..., str]):
+    data = bytearray(fatbin((2, 80, cubin(80), (1, 8)), (2, 90, cubin(90), (1, 8))))
+    second = 16 + 64 + 256
+    struct.pack_into("<I", data, second + 4, 3)
+    path = compile_library(CALLS_CUDA + kernel("k", bytes(data)))
+    image = ElfImage(Path(path).read_bytes(), path)
+    assert [item.architecture for item in find_gpu_code(image, image.facts())] == [80]
+    assert any("broken entry" in sentence for sentence in image.anomalies)
+
+
+def test_many_pieces_of_code_are_bounded(compile_library: Callable[..., str]):
+    data = fatbin(*[(1, 80, b"", (8, 0))] * (MAX_IMAGES + 10))
+    path = compile_library(CALLS_CUDA + kernel("k", data))
+    image = ElfImage(Path(path).read_bytes(), path)
+    assert len(find_gpu_code(image, image.facts())) == MAX_IMAGES
+    assert any("the rest is not listed" in sentence for sentence in image.anomalies)
+
+
+def test_uses_cuda(elf_writer):
+    def facts(**parts: object):
+        return ElfImage(elf_writer(**parts).build(), "test.so").facts()
+
+    assert uses_cuda(facts(needed=["libcuda.so.1"]))
+    assert uses_cuda(facts(undefined=["cudaMalloc"]))
+    assert uses_cuda(facts(undefined=["cuLaunchKernel"]))
+    assert not uses_cuda(facts(undefined=["curl_easy_init", "cumsum", "aoti_torch_device_type_cuda"]))
+
+
+def test_cpu_plugins_have_none(plugins: Path):
+    assert find(str(plugins / "mlp.so")) == ()
