@@ -88,8 +88,28 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if not os.environ.get("CI") or reporter is None or exitstatus:
         return
-    reasons = [report.longrepr[2] for report in reporter.stats.get("skipped", ()) if report.when != "teardown"]
+    reasons = [
+        report.longrepr[2] for report in reporter.stats.get("skipped", ()) if report.when != "teardown"
+    ]
     hidden = [reason for reason in reasons if HARDWARE not in reason]
     if hidden:
-        reporter.write_line(f"{len(hidden)} tests were skipped, which CI does not allow: {hidden[0]}", red=True)
+        reporter.write_line(
+            f"{len(hidden)} tests were skipped, which CI does not allow: {hidden[0]}", red=True
+        )
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+#: Suites that can't share a process: two providers of ``aoti_torch_*`` must never meet in one (behaviour L12).
+#: Some tests import PyTorch, some open it as a host, some open the built-in host.
+PROCESSES = {"abi": 1, "inspect": 1, "shim": 2, "loader": 3, "executor": 3}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a session that would mix them, before it crashes."""
+    here = Path(__file__).parent
+    folders = {item.path.relative_to(here).parts[0] for item in items if here in item.path.parents}
+    if len({PROCESSES[folder] for folder in folders if folder in PROCESSES}) > 1:
+        raise pytest.UsageError(
+            "these suites need processes of their own: run `make test`, or name one of tests/abi tests/inspect, "
+            "tests/shim, tests/loader tests/executor"
+        )
