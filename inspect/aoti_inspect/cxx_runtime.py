@@ -60,12 +60,12 @@ def find_cxx_runtime(image: ElfImage, facts: ElfFacts) -> tuple[Runtime | None, 
 def _flavour(names: bytes, facts: ElfFacts, asked: list[str]) -> Runtime | None:
     if any(name.startswith(("libc++.so", "libc++_shared.so", "libc++abi.so")) for name in facts.needed):
         return "libc++"
-    if any(space in names for space in _LIBCXX_NAMESPACES):
-        return "libc++"
     if any(need.version.startswith(("GLIBCXX_", "CXXABI_")) for need in facts.version_needs):
         return "libstdc++"
     if any(name.startswith("libstdc++.so") for name in facts.needed):
         return "libstdc++"
+    if any(space in names for space in _LIBCXX_NAMESPACES):
+        return "libc++"
     if facts.exports.std:
         return "libstdc++"
     if any(name.startswith(("_ZNSt", "_ZNKSt", "_ZSt", "__cxa_", "__gxx_")) for name in asked):

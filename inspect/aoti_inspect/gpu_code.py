@@ -46,13 +46,14 @@ _PTX_HEAD = 4096
 def find_gpu_code(image: ElfImage, facts: ElfFacts) -> tuple[GpuImage, ...]:
     """List the GPU code, each piece once, in the file's order; at most `MAX_IMAGES`."""
     found: dict[int, GpuImage] = {}
-    for offset, size in _places(image):
+    cuda = uses_cuda(facts)
+    for offset, size in _places(image, kernels=cuda):
         for item in _read(image, offset, size):
             found.setdefault(item.offset, item)
             if len(found) == MAX_IMAGES:
                 image.note(f"more than {MAX_IMAGES} pieces of GPU code; the rest is not listed")
                 return tuple(found[key] for key in sorted(found))
-    if not found and uses_cuda(facts):
+    if not found and cuda:
         for item in _search(image):
             found.setdefault(item.offset, item)
             if len(found) == MAX_IMAGES:
@@ -71,12 +72,13 @@ def uses_cuda(facts: ElfFacts) -> bool:
     )
 
 
-def _places(image: ElfImage) -> Iterator[tuple[int, int]]:
+def _places(image: ElfImage, *, kernels: bool) -> Iterator[tuple[int, int]]:
     """Yield offset and size of what symbols or sections say is GPU code."""
     for section in image.sections or ():
         if section.name in _FATBIN_SECTIONS:
             yield section.offset, section.size
-    for name in _kernels(image.strings.data):
+    # A kernel without the driver that launches it is none, and a string table may have millions of bytes.
+    for name in _kernels(image.strings.data) if kernels else ():
         start, end = image.find(f"{name}start"), image.find(f"{name}end")
         if start is None or end is None or end.value <= start.value:
             continue
