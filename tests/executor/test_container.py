@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
 import time
@@ -84,6 +85,7 @@ def test_creation_that_gives_no_handle_is_an_error(synthetic):
         ({"FAILS_BEFORE": '"it never began"'}, 7, "it never began"),
         ({"FAILS_AFTER": 1}, 8, "failed after replacing outputs"),
         ({"FAILS_HALFWAY": 1}, 9, "failed halfway"),
+        ({"FAILS_PASSING": 1}, 10, "failed while passing"),
     ],
 )
 def test_E5_E6_failed_run_frees_every_handle_and_keeps_the_words(
@@ -100,6 +102,26 @@ def test_E5_E6_failed_run_frees_every_handle_and_keeps_the_words(
         del caught
         gc.collect()
         assert live_tensors() == before
+
+
+def complaint_after(container, call):
+    """Return the host's error after a call on a thread that had none: it notices a handle freed twice."""
+    words = []
+
+    def work():
+        with contextlib.suppress(ExecutionFailed):
+            call()
+        words.append(container._handle.host.last_error())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    return words[0]
+
+
+def test_E5_input_that_stands_in_an_output_slot_is_freed_once(synthetic):
+    with Container(synthetic(FAILS_PASSING=1)) as container:
+        assert complaint_after(container, lambda: container.run([np.zeros(4)])) is None
 
 
 def test_E5_successful_run_leaves_nothing_behind(synthetic, live_tensors):
@@ -138,6 +160,21 @@ def test_one_handle_in_every_slot_is_one_tensor_freed_once(synthetic, live_tenso
         assert live_tensors() == before + 1
         del first, second, third
         assert live_tensors() == before
+
+
+def test_one_handle_in_every_slot_of_a_bound_call_is_freed_once(synthetic, live_tensors):
+    from aoti_executor.native import CALL_OK
+    from aoti_executor.views import view
+
+    with Container(synthetic(OUTPUTS=3, SAME=1)) as container:
+        outs = [np.zeros(3) for _ in range(3)]
+        frame = container.bind([view(np.arange(3.0))], [view(out) for out in outs])
+        before = live_tensors()
+        assert [frame.run() for _ in range(50)] == [CALL_OK] * 50
+        assert live_tensors() == before
+        assert complaint_after(container, frame.run) is None
+        for out in outs:
+            np.testing.assert_array_equal(out, np.arange(3.0))
 
 
 def test_outputs_that_alias_an_input_keep_it_alive(synthetic):
@@ -233,6 +270,7 @@ def test_D3_close_waits_for_the_run_in_another_thread(synthetic, exported):
         time.sleep(0.001)
     container.close()
     thread.join()
+    assert exported(plugin, "deleted_while_running_count")() == 0
     assert len(results) == 1
     np.testing.assert_array_equal(results[0][0].numpy(), np.arange(3.0))
 

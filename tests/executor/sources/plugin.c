@@ -42,8 +42,12 @@ C(CreateWithDevice)(void **container, size_t models, const char *device, const c
 #endif
     return 0;
 }
+static atomic_int deleted_while_running;
+API int deleted_while_running_count(void) { return deleted_while_running; }
+
 C(Delete)(void *container)
 {
+    deleted_while_running += inside;
     free(container);
     deleted++;
 #ifdef DELETE_FAILS
@@ -92,6 +96,12 @@ C(Run)(void *container, void **in, size_t n, void **out, size_t m, void *stream,
     for (size_t i = 0; i < n; i++) aoti_torch_delete_tensor_object(in[i]), in[i] = NULL;
     last_error = "failed after replacing outputs";
     return 8;
+#endif
+#ifdef FAILS_PASSING
+    /* The input already stands in an output slot, and was not taken. */
+    out[0] = in[0];
+    last_error = "failed while passing an input on";
+    return 10;
 #endif
 #ifdef FAILS_HALFWAY
     /* The first input was taken, the others were not. */
