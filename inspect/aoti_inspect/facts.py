@@ -137,6 +137,8 @@ class ElfFacts(NamedTuple):
         section_problem: why the section table can't be used, if there is one; None otherwise.
         debug_info: whether sections hold DWARF.
         anomalies: what was wrong but could be worked around, one sentence each.
+        unusable: those of ``anomalies`` that the dynamic linker does not work around: it refuses the file,
+            crashes on it, or finds none of its symbols.
     """
 
     size: int
@@ -162,6 +164,7 @@ class ElfFacts(NamedTuple):
     section_problem: str | None
     debug_info: bool
     anomalies: tuple[str, ...]
+    unusable: tuple[str, ...] = ()
 
 
 class GpuImage(NamedTuple):

@@ -54,6 +54,8 @@ class HostVerdict(NamedTuple):
         missing: undefined symbols of the plugin that nothing in this host defines, sorted.
         lost_features: features (`aoti_abi.features`) that the plugin does not allow in any host, by name.
         notes: what holds only under a condition ("the CUDA build of PyTorch"), one sentence each.
+        libraries: for a host that is looked at file by file: each library that was found, where, and by which
+            rule of the dynamic linker's search ("libm.so.6 => /lib/libm.so.6 (DT_RUNPATH)"), in lookup order.
     """
 
     host: str
@@ -62,3 +64,4 @@ class HostVerdict(NamedTuple):
     missing: tuple[str, ...] = ()
     lost_features: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()

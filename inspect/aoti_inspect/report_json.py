@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from aoti_abi.features import evaluate
 from aoti_inspect.audit import SCHEMA_VERSION, ArtifactAudit, PluginAudit
 from aoti_inspect.rules.compiler import fingerprint
+from aoti_inspect.text import printable
 
 if TYPE_CHECKING:
     from aoti_abi.errors import AotiError
@@ -47,8 +48,9 @@ def dumps(value: Json, *, indent: int | None = None) -> str:
 
 
 def _escape_surrogates(text: str) -> str:
-    # Inside a JSON string the backslash itself must be escaped, so that a parser gives back "\xff".
-    return "".join(f"\\\\x{ord(c) - 0xDC00:02x}" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in text)
+    # JSON in an artifact can spell any surrogate ("\ud800"), not only those that stand for bytes. Inside a
+    # JSON string the backslash itself must be escaped, so that a parser gives back "\xff" or "\ud800".
+    return "".join(f"\\{printable(char)}" if 0xD800 <= ord(char) <= 0xDFFF else char for char in text)
 
 
 def schema_text() -> str:
@@ -129,6 +131,7 @@ def facts(plugin: PluginFacts) -> dict[str, Json]:
         "has_sections": elf.sections is not None,
         "debug_info": elf.debug_info,
         "anomalies": elf.anomalies,
+        "unusable": elf.unusable,
         "cxx_runtime": plugin.cxx_runtime,
         "cxx_runtime_static": plugin.cxx_runtime_static,
         "weights": plugin.weights._asdict(),

@@ -55,7 +55,7 @@ def render(
     if audit.kind != "plugin" and not quiet:
         yield f"{paint('bold', path)}: {audit.kind}, {counted(len(audit.plugins), 'plugin')}"
         for label, text in audit.summary:
-            yield _row(label, printable(text))
+            yield _row(printable(label), printable(text))
     yield from _findings(audit.findings, paint, verbose)
     for entry in audit.not_checked:
         yield _unchecked(entry.code, entry.name, entry.reason, paint)
@@ -218,6 +218,7 @@ def _verdicts(verdicts: tuple[HostVerdict, ...], paint: Paint, verbose: int) -> 
         yield f"    {printable(label):{width}}  {text}{printable(tail)}"
         extra = list(verdict.reasons[1:]) if verbose else []
         extra += verdict.notes if verbose or verdict.outcome.startswith("loads") else []
+        extra += verdict.libraries if verbose else []
         for line in extra:
             yield f"    {'':{width}}  {paint('dim', '- ' + printable(line))}"
 
@@ -266,4 +267,4 @@ def _unchecked(code: str, name: str, reason: str, paint: Paint) -> str:
 
 
 def _row(label: str, text: str) -> str:
-    return f"  {label:{_LABEL_WIDTH}}{text}"
+    return f"  {label:{_LABEL_WIDTH - 1}} {text}"

@@ -16,7 +16,8 @@ def refuse_unusable(facts: PluginFacts, *, check_isa: bool) -> None:
     """Raise for what no host can help with: not a plugin, required functions missing, another machine.
 
     Raises:
-        InvalidProgram: it is not a plugin, or lacks required functions, which are all named (behaviour L1).
+        InvalidProgram: it is not a plugin, or lacks required functions, which are all named (behaviour L1),
+            or it is so damaged that the dynamic linker would refuse it or crash on it.
         NotSupported: it is for another machine or processor.
     """
     elf = facts.elf
@@ -40,6 +41,12 @@ def refuse_unusable(facts: PluginFacts, *, check_isa: bool) -> None:
             f"required functions are missing: {', '.join(missing)}{old}",
             path=facts.name,
             hint="compile the model again with PyTorch 2.3 or later",
+        )
+    if elf.unusable:
+        raise InvalidProgram(
+            f"the dynamic linker can't use it: {'; '.join(elf.unusable[:3])}",
+            path=facts.name,
+            hint="a tool that rewrote the file damaged it: make it again from the original",
         )
     if check_isa and facts.metadata and facts.metadata.get("AOTI_CPU_ISA"):
         _refuse_foreign_isa(facts, facts.metadata["AOTI_CPU_ISA"])

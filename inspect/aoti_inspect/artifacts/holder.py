@@ -11,8 +11,9 @@ from aoti_inspect.artifacts.extern_nodes import string_map
 from aoti_inspect.artifacts.mapped import MemorySource, Source
 from aoti_inspect.artifacts.tree import Tree, ZipTree
 from aoti_inspect.artifacts.weights import Weights
+from aoti_inspect.file_kind import HEAD, describe
+from aoti_inspect.rules.wording import counted
 
-_ELF_MAGIC = b"\x7fELF"
 #: What a plugin's dynamic string table contains, and hardly anything else does.
 _MARK = b"AOTInductorModelContainer"
 _WINDOW = 1 << 20
@@ -28,9 +29,7 @@ def read_holder(tree: Tree, sources: tuple[Source, ...], *, folder: bool) -> Art
     """
     anomalies = list(tree.anomalies)
     names = tree.names()
-    libraries = [
-        name for name in names if _is_library(name) and _starts_with(tree, name, _ELF_MAGIC, anomalies)
-    ]
+    libraries = [name for name in names if _is_library(name) and _is_elf(tree, name, anomalies)]
     plugins = [name for name in libraries if _mentions_container(tree, name)]
     models: dict[str, Model] = {}
     for name in plugins or libraries:
@@ -41,7 +40,7 @@ def read_holder(tree: Tree, sources: tuple[Source, ...], *, folder: bool) -> Art
         models.update(_nested(tree, name, opened, anomalies))
     if not plugins and not nested:
         what = (
-            f"none of its {len(libraries)} libraries is an AOTInductor plugin"
+            f"no AOTInductor plugin, only {counted(len(libraries), 'other library', 'other libraries')}"
             if libraries
             else "no library at all"
         )
@@ -64,14 +63,16 @@ def _is_library(name: str) -> bool:
     return base.endswith(".so") or ".so." in base
 
 
-def _starts_with(tree: Tree, name: str, magic: bytes, anomalies: list[Anomaly]) -> bool:
-    if tree.size(name) < len(magic):
-        return False
+def _is_elf(tree: Tree, name: str, anomalies: list[Anomaly]) -> bool:
+    """Whether a member is an ELF file; what is called a library and is none is told, not passed over."""
     try:
-        return bytes(tree.read(name)[: len(magic)]) == magic
+        kind = describe(tree.read(name)[:HEAD], tree.size(name))
     except AotiError as error:
         anomalies.append(Anomaly("unreadable-member", f"{name!r} can't be read: {error.message}", (name,)))
         return False
+    if kind.kind != "elf":
+        anomalies.append(Anomaly("not-elf", f"{name!r} is no library, but {kind.what}", (name,)))
+    return kind.kind == "elf"
 
 
 def _mentions_container(tree: Tree, name: str) -> bool:

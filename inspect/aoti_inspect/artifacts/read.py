@@ -9,19 +9,16 @@ from aoti_inspect.artifacts.artifact import Artifact
 from aoti_inspect.artifacts.mapped import MappedFile, MemorySource, Source
 
 _ELF_MAGIC = b"\x7fELF"
+_KNOWN = "pass a .so, .pt2, .pte, a folder or a zip archive with them"
 #: What ExecuTorch's exporter calls a backend's data: ``aoti_<device>_blob``.
 _SHARED_NAMES = ("aoti_cuda_blob.ptd", "aoti_metal_blob.ptd", "aoti_cpu_blob.ptd")
+#: What people confuse with packages, beside what is no ELF file (`aoti_inspect.file_kind`).
 _OTHERS: tuple[tuple[bytes, str], ...] = (
-    (b"MZ", "a Windows library or program"),
-    (b"\xcf\xfa\xed\xfe", "a macOS library or program"),
-    (b"\xca\xfe\xba\xbe", "a macOS universal library or a Java class"),
-    (b"!<arch>", "a static library"),
     (b"\x1f\x8b", "a gzip archive"),
     (b"BZh", "a bzip2 archive"),
     (b"\xfd7zXZ", "an xz archive"),
     (b"\x28\xb5\x2f\xfd", "a Zstandard archive"),
     (b"7z\xbc\xaf", "a 7z archive"),
-    (b"version https://git-lfs", "a Git LFS pointer, not the file itself"),
     (b"\x80", "a pickle; it is not opened, as that would run it"),
     (b"\x93NUMPY", "a numpy array"),
 )
@@ -99,19 +96,15 @@ def _dispatch(
 
 
 def _unknown(view: memoryview, name: str) -> AotiError:
-    if not len(view):
-        return InvalidProgram("the file is empty", path=name, hint="copy or export it again")
-    head = bytes(view[:32])
+    from aoti_inspect.file_kind import HEAD, describe  # noqa: PLC0415 - only to explain a refusal
+
+    head = bytes(view[:HEAD])
     for magic, what in _OTHERS:
         if head.startswith(magic):
-            return NotSupported(f"this is {what}", path=name, hint="pass a .so, .pt2 or .pte")
-    if head.lstrip().startswith((b"/*", b"GROUP", b"INPUT", b"OUTPUT_FORMAT")):
-        return NotSupported("this is a linker script", path=name, hint="pass the library that it names")
-    return NotSupported(
-        f"this is no plugin, package or program that is known (it starts with {head[:8].hex(' ')})",
-        path=name,
-        hint="pass a .so, .pt2, .pte, a folder or a zip archive with them",
-    )
+            return NotSupported(f"this is {what}", path=name, hint=_KNOWN)
+    kind = describe(head, len(view))
+    error = InvalidProgram if kind.kind == "empty" else NotSupported
+    return error(f"this is {kind.what}", path=name, hint=kind.hint or _KNOWN)
 
 
 def _open_zip(source: Source, *, in_file: bool) -> Artifact:

@@ -61,11 +61,13 @@ class Scope:
     Attributes:
         libraries: what was found, in lookup order.
         missing: ``(name, who asks)`` of the needed libraries that were not found.
+        found: ``"name => path (rule)"`` of those that were, in lookup order.
     """
 
     def __init__(self, search: LibrarySearch) -> None:
         self.libraries: list[Library] = []
         self.missing: list[tuple[str, str]] = []
+        self.found: list[str] = []
         self._search = search
         self._files = ExitStack()
 
@@ -121,6 +123,7 @@ class Scope:
                 self.missing.append((name, f"{asking} ({found.path}: {error.message})"))
                 continue
             self.libraries.append(library)
+            self.found.append(f"{name} => {found.path} ({found.via})")
             added.append((library, rpaths))
         return added
 
@@ -162,15 +165,24 @@ def judge_files(plugin: PluginFacts, host: str | None, target: Target) -> HostVe
         if machine != elf.header.machine_name:
             found.reasons[:1] = [f"it is built for {elf.header.machine_name}, {name} for {machine}"]
             return found.verdict(name)
-        scope.add_needed(elf, os.path.dirname(os.path.realpath(plugin.name)))
+        scope.add_needed(elf, _folder(plugin.name))
         for library, asking in scope.missing:
             found.reasons.append(f"{library}, which {asking} needs, was not found")
+        found.libraries = scope.found
         _check_versions(found, scope)
         _check_symbols(found, scope, host)
         _check_providers(found, scope)
     if execstack_refused(plugin, target):
         found.reasons.append(f"it asks for an executable stack, which glibc {target.glibc} refuses")
     return found.verdict(name)
+
+
+def _folder(name: str) -> str:
+    """Return the folder of a plugin; the working directory for a member that no file could be called."""
+    try:
+        return os.path.dirname(os.path.realpath(name))
+    except ValueError:
+        return "."
 
 
 def _check_versions(found: Judgement, scope: Scope) -> None:

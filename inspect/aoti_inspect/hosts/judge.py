@@ -15,6 +15,7 @@ from aoti_abi.torch_host import NEEDED_NAMES
 from aoti_abi.versions import parse_version
 from aoti_inspect.findings import HostVerdict, Outcome
 from aoti_inspect.rules import imports
+from aoti_inspect.rules.identity import not_a_library
 from aoti_inspect.rules.processor import missing_isa, used_isa
 from aoti_inspect.rules.version_needs import newer_than
 from aoti_inspect.rules.wording import counted, listed
@@ -59,11 +60,15 @@ def lost_features(plugin: PluginFacts) -> tuple[str, ...]:
 
 def common_reasons(plugin: PluginFacts, target: Target) -> list[str]:
     """Return why the plugin would not load in any host of this target, the gravest first."""
-    reasons = []
+    reasons: list[str] = []
     elf = plugin.elf
     machine = elf.header.machine_name
     if target.machine is not None and machine != target.machine:
         return [f"it is built for {machine}, the target is {target.machine}"]
+    what = not_a_library(elf)
+    if what:
+        return [f"it {what}"]
+    reasons += elf.unusable
     run = evaluate(frozenset(elf.exports.container))[0]
     if run.missing:
         reasons.append(f"required entry points are missing: {', '.join(run.missing)}")
@@ -97,6 +102,7 @@ class Judgement:
         unchecked: what could not be decided.
         notes: what holds only under a condition.
         missing: undefined symbols that nothing there defines.
+        libraries: what was found, where and how, as `HostVerdict` has it.
     """
 
     def __init__(self, plugin: PluginFacts, target: Target) -> None:
@@ -105,6 +111,7 @@ class Judgement:
         self.unchecked: list[str] = []
         self.notes: list[str] = []
         self.missing: list[str] = []
+        self.libraries: list[str] = []
 
     def verdict(self, host: str) -> HostVerdict:
         """Combine: a reason against outweighs a doubt, a doubt outweighs a fallback."""
@@ -121,6 +128,7 @@ class Judgement:
             tuple(sorted(self.missing)),
             lost,
             tuple(self.notes),
+            tuple(self.libraries),
         )
 
 

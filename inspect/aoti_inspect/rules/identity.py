@@ -10,6 +10,23 @@ from aoti_inspect.rules.wording import counted, listed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aoti_inspect.facts import ElfFacts
+    from aoti_inspect.findings import Severity
+
+
+def not_a_library(elf: ElfFacts) -> str | None:
+    """Return what kind of ELF file it is if ``dlopen`` takes it for no library, as the end of a sentence."""
+    if elf.header.type != "DYN":
+        what = {"REL": "an object file", "EXEC": "an executable", "CORE": "a core dump"}.get(
+            elf.header.type, f"an ELF file of type {elf.header.type}"
+        )
+        return f"is {what}, not a shared library"
+    if "PIE" in elf.flags:
+        return "is a position-independent executable, not a shared library"
+    if not elf.is_dynamic:
+        return "has no dynamic section (PT_DYNAMIC) in the file, so that no loader can take it"
+    return None
+
 
 @rule("AOTI420", "wrong-machine", "error")
 def wrong_machine(context: Context) -> Iterator[Report]:
@@ -57,17 +74,13 @@ def not_loadable(context: Context) -> Iterator[Report]:
     "cannot dynamically load position-independent executable" and "only ET_DYN and ET_EXEC can be loaded".
     """
     elf = context.plugin.elf
-    if elf.header.type != "DYN":
-        what = {"REL": "an object file", "EXEC": "an executable", "CORE": "a core dump"}.get(
-            elf.header.type, f"an ELF file of type {elf.header.type}"
-        )
-        yield Report(f"is {what}, not a shared library", "link it with -shared")
-    elif "PIE" in elf.flags:
-        yield Report("is a position-independent executable, not a shared library", "link it with -shared")
-    elif not elf.is_dynamic:
+    what = not_a_library(elf)
+    if what:
+        damaged = elf.header.type == "DYN" and not elf.is_dynamic
         yield Report(
-            "has no dynamic section (PT_DYNAMIC) in the file, so that no loader can take it",
-            "link it with -shared; if it is the right file, it was truncated or stripped too far",
+            what,
+            "link it with -shared"
+            + ("; if it is the right file, it was truncated or stripped too far" if damaged else ""),
         )
 
 
@@ -77,10 +90,12 @@ def metadata_disagrees(context: Context) -> Iterator[Report]:
 
     ## Why it matters
     PyTorch's loaders choose the device by the metadata, and only warn about the machine. Metadata of another
-    file lead to a wrong runner, or to a check that checks nothing.
+    file lead to a wrong runner, or to a check that checks nothing. An error where the metadata are those of
+    another machine: then what they say of instruction sets is about another processor, too.
 
     ## How it is checked
-    `AOTI_MACHINE` is compared with the ELF header; `AOTI_DEVICE_KEY` with the CUDA functions that are called;
+    `AOTI_MACHINE` is compared with the ELF header, which is the authority (a warning with
+    `--target machine=any`); `AOTI_DEVICE_KEY` with the CUDA functions that are called;
     `AOTI_COMPUTE_CAPABILITY` with the GPU code in the file.
 
     ## How to fix it
@@ -92,11 +107,13 @@ def metadata_disagrees(context: Context) -> Iterator[Report]:
     plugin = context.plugin
     metadata = plugin.metadata or {}
     machine = metadata.get("AOTI_MACHINE")
+    severity: Severity = "warning" if context.target.machine is None else "error"
     if machine and machine != plugin.elf.header.machine_name:
         yield Report(
             f"its metadata says AOTI_MACHINE={machine}, but the file is for {plugin.elf.header.machine_name}",
             "keep the plugin and its metadata together; make the package again",
             ("AOTI_MACHINE",),
+            severity,
         )
     device = metadata.get("AOTI_DEVICE_KEY", "").partition(":")[0]
     cuda = sorted(

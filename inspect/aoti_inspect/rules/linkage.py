@@ -136,7 +136,8 @@ def malformed_elf(context: Context) -> Iterator[Report]:
 
     ## Why it matters
     What is wrong could be worked around here; the dynamic linker may take it otherwise, refuse the file, or
-    read outside of it.
+    read outside of it. An error where it is known to refuse the file, to crash on it, or to find none of its
+    functions; the verdicts are "will not load" then.
 
     ## How it is checked
     Each offset, count and name that is read is checked against the file; what does not fit is listed.
@@ -147,12 +148,14 @@ def malformed_elf(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Tracebacks, hangs, and empty results that look like a clean file.
     """
-    anomalies = context.plugin.elf.anomalies
+    elf = context.plugin.elf
+    anomalies = sorted(elf.anomalies, key=lambda sentence: sentence not in elf.unusable)
     if anomalies:
         yield Report(
             f"is malformed in {counted(len(anomalies), 'place')}: {'; '.join(anomalies[:4])}"
             + (f"; and {len(anomalies) - 4} more" if len(anomalies) > 4 else ""),
             "the file was truncated or damaged by a tool that rewrote it: make it again from the original",
+            severity="error" if elf.unusable else None,
         )
 
 

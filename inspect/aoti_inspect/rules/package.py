@@ -183,6 +183,31 @@ def unreadable_member(context: Context) -> Iterator[Report]:
     yield from of_package(context, "unreadable-member", "pack the artifact again")
 
 
+@rule("AOTI618", "not-elf", "error")
+def not_elf(context: Context) -> Iterator[Report]:
+    """A member or file that is called a library is none.
+
+    ## Why it matters
+    It cannot be loaded. An empty file, a Git LFS pointer or half a file stands where a library should be: the
+    artifact was packed from a checkout or a build that was not complete.
+
+    ## How it is checked
+    The first bytes of each member called `*.so` or `*.so.N`: what is not a whole ELF header is named for what
+    it is.
+
+    ## How to fix it
+    Fetch or build the library (`git lfs pull` for a pointer), and pack the artifact again.
+
+    ## Reports it prevents
+    Wheels that every check passes, since "not ELF" was read as "nothing to check", and that fail on import.
+    """
+    yield from of_package(
+        context,
+        "not-elf",
+        "fetch or build the library (git lfs pull for a pointer), and pack the artifact again",
+    )
+
+
 @rule("AOTI620", "duplicate-member", "error")
 def duplicate_member(context: Context) -> Iterator[Report]:
     """The archive has two members with one name.

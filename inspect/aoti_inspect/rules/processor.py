@@ -42,7 +42,7 @@ def sleef_isa(names: Sequence[str]) -> str | None:
 
 
 def used_isa(plugin: PluginFacts) -> list[str]:
-    """Return the instruction sets that a plugin is known to use: from its metadata, else from its Sleef calls.
+    """Return the instruction sets that a plugin surely uses: from its metadata, else from its Sleef calls.
 
     Names that are not known, and ASIMD, which also stands for SVE, are left out.
     """

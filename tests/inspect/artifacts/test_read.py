@@ -18,16 +18,16 @@ from .conftest import METADATA, package_members, write_zip
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "the file is empty"),
+        (b"", "an empty file"),
         (b"MZ\x90\0" + b"\0" * 60, "Windows"),
-        (b"\xcf\xfa\xed\xfe" + b"\0" * 60, "macOS"),
+        (b"\xcf\xfa\xed\xfe" + b"\0" * 60, "Mach-O"),
         (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS pointer"),
         (b"/* GNU ld script */\nGROUP ( libx.so.1 )", "linker script"),
         (b"\x1f\x8b\x08\0", "gzip"),
         (b"\x80\x04N.", "a pickle; it is not opened"),
         (b"\0\0\0\0ED00" + b"\0" * 60, "ETDump"),
-        (b"hello world", "starts with 68 65 6c 6c 6f"),
-        (b"\x7f", "starts with 7f"),
+        (b"hello world", "a text file"),
+        (b"\x7f\xff", "begins with 7f ff"),
         (b"PK\x03\x04" + b"\0" * 60, "no end record"),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_wheel_with_plugins(tmp_path: Path, plugin_bytes, artifacts):
         with open_artifact(path) as artifact:
             assert artifact.kind == "zip"
             assert list(artifact.models) == ["pkg/model.so", "pkg/inner.pt2:model", "pkg/two.pte:forward"]
-            assert [entry.code_hint for entry in artifact.anomalies] == ["unreadable-member"]
+            assert [entry.code_hint for entry in artifact.anomalies] == ["not-elf", "unreadable-member"]
             assert artifact.models["pkg/inner.pt2:model"].plugin.read() == plugin_bytes
             plugin = artifact.models["pkg/two.pte:forward"].plugin
             assert plugin.weights.kind == "blob"
