@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from aoti_abi.errors import InvalidProgram, NotSupported
 from aoti_inspect.artifacts.flatbuffer import Buffer, CheckedTable
+from aoti_inspect.text import decode
 
 _TRUNCATED = "the file was cut short: copy or export it again"
 
@@ -86,8 +87,8 @@ def tensor_container(view: memoryview, name: str) -> Container:
         NotSupported: tensors of another version.
     """
     if bytes(view[4:8]) != b"FT01":
-        mark = bytes(view[4:8]).decode("ascii")
-        raise NotSupported(f"this file's format is {mark}; only FT01 is known", path=name)
+        mark = decode(bytes(view[4:8]))
+        raise NotSupported(f"this file's format is {mark!r}; only 'FT01' is known", path=name)
     if len(view) < 48 or bytes(view[8:12]) != b"FH01":
         raise InvalidProgram("the file has no complete header", path=name, hint=_TRUNCATED)
     (length,) = struct.unpack_from("<I", view, 12)
