@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import suppress
 
 from aoti_abi.errors import AotiError, InvalidArgument
 from aoti_abi.versions import SUPPORTED_TORCH
@@ -96,22 +97,22 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command; return its exit code. Never raises for bad input."""
     arguments = sys.argv[1:] if argv is None else argv
     try:
-        code = _run(arguments)
-        sys.stdout.flush()
+        return _run(arguments)
     except BrokenPipeError:
         # The reader (`| head`) went away: no error of ours. Python would complain at exit without this.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        from aoti_inspect.output import discard_standard_output  # noqa: PLC0415 - only then
+
+        discard_standard_output()
         return 0
     except KeyboardInterrupt:
         return 130
     except AotiError as error:
-        from aoti_inspect.text import printable  # noqa: PLC0415 - only errors need it here
+        from aoti_inspect.text import printable_error  # noqa: PLC0415 - only errors need it here
 
-        print(
-            f"aoti-inspect: error: {printable(str(error)).replace(chr(92) + 'n', chr(10))}", file=sys.stderr
-        )
+        # Standard error may be closed or full; the exit code says the same.
+        with suppress(OSError):
+            print(f"aoti-inspect: error: {printable_error(error)}", file=sys.stderr)
         return 2
-    return code
 
 
 def _run(arguments: list[str]) -> int:
@@ -120,7 +121,7 @@ def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] == "schema":
         from aoti_inspect.report_json import schema_text  # noqa: PLC0415 - one sub-command needs it
 
-        print(schema_text(), end="")
+        _write(schema_text())
         return 0
     if arguments and arguments[0] == "facts":
         return _facts(arguments[1:])
@@ -128,10 +129,14 @@ def _run(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if not options.paths:
         parser.error("no PATH given; `aoti-inspect --help` shows what can be audited")
+    if "" in (options.output, options.extract):
+        parser.error("-o and --extract take a name; it is empty")
     settings = _settings(options)
-    from aoti_inspect.collect import collect  # noqa: PLC0415 - a usage error should not pay for it
+    from aoti_inspect.collect import STDIN, collect  # noqa: PLC0415 - a usage error should not pay for it
 
     paths = collect(options.paths)
+    if options.extract and STDIN in paths:
+        raise InvalidArgument("--extract cannot read standard input twice", hint="write it to a file first")
     audits = _audit_all(paths, settings, options)
     fail_on: Severity | None = None if options.fail_on == "never" else options.fail_on
     code = exit_code(audits, fail_on)
@@ -141,10 +146,16 @@ def _run(arguments: list[str]) -> int:
 
         write_whole(options.output, text)
     else:
-        sys.stdout.write(text)
+        _write(text)
     if options.extract:
         _extract(paths, options.extract)
     return code
+
+
+def _write(text: str) -> None:
+    from aoti_inspect.output import write_standard_output  # noqa: PLC0415 - `-o` and usage errors don't
+
+    write_standard_output(text)
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -165,15 +176,20 @@ def _settings(options: argparse.Namespace) -> Settings:
 def _audit_all(paths: list[str], settings: Settings, options: argparse.Namespace) -> list[ArtifactAudit]:
     from aoti_inspect.workers import audit_many  # noqa: PLC0415 - pulls in the rules
 
-    progress = not options.no_progress and not options.quiet and sys.stderr.isatty()
+    shown = sys.stderr is not None and sys.stderr.isatty()
+    progress = shown and not options.no_progress and not options.quiet
     return audit_many(paths, settings, jobs=options.jobs, progress=progress)
+
+
+def _may_color() -> bool:
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _use_color(choice: str) -> bool:
     """Follow ``--color``, then NO_COLOR (no-color.org), then whether a terminal reads us."""
     if choice != "auto":
         return choice == "always"
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
+    return _may_color() and sys.stdout is not None and sys.stdout.isatty()
 
 
 def _render(audits: list[ArtifactAudit], settings: Settings, options: argparse.Namespace, code: int) -> str:
@@ -208,7 +224,8 @@ def _extract(paths: list[str], directory: str) -> None:
         target = directory if len(paths) == 1 else os.path.join(directory, f"{number:03}")
         with open_artifact(path) as artifact:
             for written in extract(artifact, target):
-                print(f"wrote {printable(written)}", file=sys.stderr)
+                with suppress(OSError):
+                    print(f"wrote {printable(written)}", file=sys.stderr)
 
 
 def _facts(arguments: list[str]) -> int:
@@ -220,7 +237,7 @@ def _facts(arguments: list[str]) -> int:
     from aoti_inspect import report_json  # noqa: PLC0415 - only this sub-command and the JSON report need it
     from aoti_inspect.plugin import read_plugin  # noqa: PLC0415 - as above
 
-    print(report_json.dumps(report_json.facts(read_plugin(options.path))))
+    _write(report_json.dumps(report_json.facts(read_plugin(options.path))) + "\n")
     return 0
 
 
@@ -242,13 +259,16 @@ def _explain(arguments: list[str]) -> int:
     if options.format == "json":
         from aoti_inspect.report_json import dumps  # noqa: PLC0415 - as above
 
-        print(
-            dumps([{"code": r.code, "name": r.name, "severity": r.severity, "page": r.page} for r in chosen])
+        text = dumps(
+            [{"code": r.code, "name": r.name, "severity": r.severity, "page": r.page} for r in chosen]
         )
     elif options.all:
-        for entry in chosen:
-            print(f"{entry.code}  {entry.severity:7}  {entry.name:32}  {entry.page.splitlines()[0]}")
+        text = "\n".join(
+            f"{entry.code}  {entry.severity:7}  {entry.name:32}  {entry.page.splitlines()[0]}"
+            for entry in chosen
+        )
     else:
         entry = chosen[0]
-        print(f"{entry.code} {entry.name} ({entry.severity})\n\n{entry.page}")
+        text = f"{entry.code} {entry.name} ({entry.severity})\n\n{entry.page}"
+    _write(f"{text}\n")
     return 0

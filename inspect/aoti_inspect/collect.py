@@ -27,20 +27,21 @@ def collect(arguments: list[str]) -> list[str]:
     """
     found: dict[str, None] = {}
     for argument in arguments:
-        for path in _expand(argument):
+        for path in _expand(argument, pattern=True):
             found[path] = None
     return list(found)
 
 
-def _expand(argument: str) -> list[str]:
+def _expand(argument: str, *, pattern: bool) -> list[str]:
     if argument == STDIN:
         return [STDIN]
     try:
         mode = os.stat(argument).st_mode
     except (OSError, ValueError) as error:
-        matches = _glob(argument)
+        # What a pattern matched is a name, even one that looks like a pattern.
+        matches = _glob(argument) if pattern else []
         if matches:
-            return [path for match in matches for path in _expand(match)]
+            return [path for match in matches for path in _expand(match, pattern=False)]
         raise _not_there(argument, error) from error
     if not stat.S_ISDIR(mode):
         return [argument]

@@ -20,17 +20,20 @@ _RARELY = 100_000
 def main() -> NoReturn:
     """Run the command and end the process with its exit code."""
     gc.set_threshold(_RARELY)
-    from aoti_inspect.cli import main as run  # noqa: PLC0415 - imported after the collector was calmed
-
     code = 1
     try:
+        from aoti_inspect.cli import main as run  # noqa: PLC0415 - imported after the collector was calmed
+
         code = run()
     except SystemExit as stop:
         # argparse ends so: 0 for --help, 2 for wrong usage.
         code = stop.code if isinstance(stop.code, int) else 1
+    except KeyboardInterrupt:
+        code = 130
     except BaseException:  # noqa: BLE001 - what no handler took is shown, as Python itself would
         sys.excepthook(*sys.exc_info())
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
+        # A stream that was closed before Python started is None.
+        with suppress(OSError, ValueError, AttributeError):
             stream.flush()
     os._exit(code)

@@ -1,11 +1,48 @@
-"""Writing a report to a file: whole, or not at all."""
+"""Writing a report: to standard output, or to a file, whole or not at all."""
 
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 
 from aoti_abi.errors import AccessFailed
+
+
+def write_standard_output(text: str) -> None:
+    r"""Write ``text`` to standard output; what its encoding lacks becomes ``\u`` escapes, as in JSON.
+
+    Raises:
+        AccessFailed: it is closed, or the disk behind it is full.
+        BrokenPipeError: its reader went away.
+    """
+    stream = sys.stdout
+    if stream is None:
+        raise AccessFailed("standard output is closed", hint="redirect it to a file, or name one with -o")
+    try:
+        try:
+            stream.write(text)
+        except UnicodeEncodeError:
+            stream.write("".join(char if char.isascii() else _escape(char) for char in text))
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What is left in the buffer would fail once more, with a traceback, when Python ends.
+        discard_standard_output()
+        raise AccessFailed("standard output cannot be written", cause=error.strerror) from error
+
+
+def discard_standard_output() -> None:
+    """Let whatever is still written to standard output go nowhere."""
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(descriptor, sys.stdout.fileno())
+    os.close(descriptor)
+
+
+def _escape(char: str) -> str:
+    raw = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{raw[at : at + 4]}" for at in range(0, len(raw), 4))
 
 
 def write_whole(path: str, text: str) -> None:

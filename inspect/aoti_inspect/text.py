@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aoti_abi.errors import AotiError
+
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 
 
@@ -34,3 +39,13 @@ def printable(text: str) -> str:
         else:
             out.append(f"\\U{code:08x}")
     return "".join(out)
+
+
+def printable_error(error: AotiError) -> str:
+    """Return ``str(error)`` made safe to show; the only line break in it is the one before the hint."""
+    text = printable(error.message)
+    if error.path:
+        text = f"{printable(error.path)}: {text}"
+    if error.cause:
+        text = f"{text} ({printable(error.cause)})"
+    return f"{text}\nhint: {printable(error.hint)}" if error.hint else text

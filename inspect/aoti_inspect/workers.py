@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 #: Fewer files than this are done before worker processes would have started.
 _WORTH_WORKERS = 12
 _MOST_WORKERS = 16
+#: What is read of standard input before it is refused, bytes: of an artifact, and of something else.
+_MOST_INPUT = 4 << 30
+_MOST_UNKNOWN_INPUT = 32 << 20
+_MAGICS = ((0, b"\x7fELF"), (0, b"PK"), (4, b"ET12"), (4, b"FT01"))
 _ELF_MAGIC = b"\x7fELF"
 
 
@@ -86,20 +90,33 @@ def _starts_with_elf_magic(path: str) -> bool:
 
 
 class _standard_input:  # noqa: N801 - used like a function, as contextlib.contextmanager would be
-    """Standard input as a path: itself if it is a file, else a private copy in memory."""
+    """Standard input as a path: itself if it is a file, else a private copy in memory.
+
+    What does not begin as an artifact does is copied no further than it takes to say so: it may never end.
+    """
 
     def __enter__(self) -> str:
         self._descriptor = -1
+        if sys.stdin is None:
+            raise AccessFailed("standard input is closed")
         if os.path.isfile("/proc/self/fd/0"):
             return "/proc/self/fd/0"
         try:
             self._descriptor = os.memfd_create("stdin")
             with open(self._descriptor, "wb", closefd=False) as copy:
-                while chunk := sys.stdin.buffer.read(1 << 20):
-                    copy.write(chunk)
+                most, copied = _MOST_INPUT, 0
+                while copied < most and (chunk := sys.stdin.buffer.read(1 << 20)):
+                    if not copied and not any(chunk.startswith(magic, at) for at, magic in _MAGICS):
+                        most = _MOST_UNKNOWN_INPUT
+                    copied += copy.write(chunk)
         except OSError as error:
             self.__exit__()
             raise AccessFailed("standard input cannot be read", cause=error.strerror) from error
+        if copied >= _MOST_INPUT:
+            self.__exit__()
+            raise AccessFailed(
+                f"standard input has over {_MOST_INPUT >> 30} GiB", hint="write it to a file and name that"
+            )
         return f"/proc/self/fd/{self._descriptor}"
 
     def __exit__(self, *_exception: object) -> None:
@@ -128,8 +145,14 @@ def audit_many(
         progress: whether to draw a progress bar on standard error once half a second has passed.
     """
     wanted = jobs or (1 if len(paths) < _WORTH_WORKERS else min(_MOST_WORKERS, os.cpu_count() or 1))
-    workers = min(wanted, len(paths)) if STDIN not in paths else 1
-    results = _serial(paths, settings) if workers == 1 else _parallel(paths, settings, workers)
+    most = 1 if STDIN in paths else max(_MOST_WORKERS, os.cpu_count() or 1)
+    workers = min(wanted, len(paths), most)
+    if workers == 1:
+        results = _serial(paths, settings)
+    else:
+        from aoti_inspect.parallel import audit_in_workers  # noqa: PLC0415 - few files need no workers
+
+        results = audit_in_workers(paths, settings, workers)
     if not progress:
         return list(results)
     from aoti_inspect.progress import with_progress  # noqa: PLC0415 - only on a terminal
@@ -140,14 +163,3 @@ def audit_many(
 def _serial(paths: list[str], settings: Settings) -> Iterator[ArtifactAudit]:
     for path in paths:
         yield audit_path(path, settings)
-
-
-def _parallel(paths: list[str], settings: Settings, workers: int) -> Iterator[ArtifactAudit]:
-    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - few files need no workers
-    from functools import partial  # noqa: PLC0415 - as above
-    from multiprocessing import get_context  # noqa: PLC0415 - as above
-
-    # Nothing has started a thread here, so forking is safe, and it saves each worker its imports.
-    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        chunk = max(1, len(paths) // (workers * 8))
-        yield from pool.map(partial(audit_path, settings=settings), paths, chunksize=chunk)
