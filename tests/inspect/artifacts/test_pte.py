@@ -143,6 +143,13 @@ def test_data_can_be_named(artifacts: Path, tmp_path: Path):
         open_artifact(program, data=(str(tmp_path / "nope.ptd"),))
 
 
+@pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"not a data file at all, but long enough"])
+def test_data_that_is_something_else(artifacts: Path, tmp_path: Path, content):
+    (tmp_path / "x.ptd").write_bytes(content)
+    with pytest.raises(AotiError, match=r"only 'FT01' is known"):
+        open_artifact(str(artifacts / "aoti_two_keys.pte"), data=(str(tmp_path / "x.ptd"),))
+
+
 def test_missing_weights_by_name(artifacts: Path, tmp_path: Path):
     program = shutil.copy(artifacts / "aoti_fqn3_external.pte", tmp_path)
     with open_artifact(program) as artifact:
@@ -212,7 +219,7 @@ def test_damaged_programs_say_what_is_wrong(artifacts: Path, change, words):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda data: data[:4] + b"FT99" + data[8:], "only FT01"),
+        (lambda data: data[:4] + b"FT99" + data[8:], "only 'FT01'"),
         (lambda data: data[:8] + b"XXXX" + data[12:], "no complete header"),
         (lambda data: data[:12] + struct.pack("<I", 8) + data[16:], "at least 40"),
         (lambda data: data[:-1], "cut short"),
