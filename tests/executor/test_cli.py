@@ -109,7 +109,7 @@ def test_bench(capsys):
             1,
             "weights already",
         ),
-        ([__file__, "--info"], 1, "no plugin"),
+        ([__file__, "--info"], 1, "test_cli.py: "),
     ],
 )
 def test_errors_are_one_clear_message(arguments, code, message, capsys):
