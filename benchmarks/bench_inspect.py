@@ -32,9 +32,10 @@ import sys
 from elftools.elf.elffile import ELFFile
 with open(sys.argv[1], "rb") as f:
     elf = ELFFile(f)
-    needed = [t.needed for t in elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED")]
-    undefined = [s.name for s in elf.get_section_by_name(".dynsym").iter_symbols() if s["st_shndx"] == "SHN_UNDEF"]
-    needs = [(v.name, a.name) for v, aux in elf.get_section_by_name(".gnu.version_r").iter_versions() for a in aux]
+    section = elf.get_section_by_name
+    needed = [t.needed for t in section(".dynamic").iter_tags("DT_NEEDED")]
+    undefined = [s.name for s in section(".dynsym").iter_symbols() if s["st_shndx"] == "SHN_UNDEF"]
+    needs = [(v.name, a.name) for v, aux in section(".gnu.version_r").iter_versions() for a in aux]
 print(len(needed), len(undefined), len(needs))
 """
 LIEF = """
@@ -45,10 +46,12 @@ print(len(list(b.libraries)), len(list(b.imported_symbols)), len(list(b.symbols_
 COMPILE = """
 import os, sys, torch
 torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 4), torch.nn.ReLU()).eval()
+layers = torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 4), torch.nn.ReLU()
+model = torch.nn.Sequential(*layers).eval()
 x = torch.randn(8, 16)
 program = torch.export.export(model, (x,))
-torch._inductor.aot_compile(program.module(), (x,), options={"aot_inductor.output_path": sys.argv[1]})
+options = {"aot_inductor.output_path": sys.argv[1]}
+torch._inductor.aot_compile(program.module(), (x,), options=options)
 """
 
 
@@ -62,7 +65,8 @@ def environment() -> str:
         build = [f"{bin_folder}/pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT]
         subprocess.run(build, check=True, stderr=subprocess.DEVNULL)
         (wheel,) = os.listdir(folder)
-        command = [f"{bin_folder}/pip", "install", "-q", "--force-reinstall", "--no-deps", os.path.join(folder, wheel)]
+        path = os.path.join(folder, wheel)
+        command = [f"{bin_folder}/pip", "install", "-q", "--force-reinstall", "--no-deps", path]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     command = [f"{bin_folder}/pip", "install", "-q", "flatbuffers", "rich"]
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
@@ -145,7 +149,9 @@ def compare(title: str, commands: dict[str, list[str]], runs: int, slow_runs: in
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=21)
     parser.add_argument("--plugin")
     parser.add_argument("--big")
@@ -157,7 +163,12 @@ def main() -> None:
 
     def commands(path: str, facts_only: bool) -> dict[str, list[str]]:
         ours = {
-            "**aoti-inspect --format json** (all hosts)": [f"{folder}/aoti-inspect", "--format", "json", path],
+            "**aoti-inspect --format json** (all hosts)": [
+                f"{folder}/aoti-inspect",
+                "--format",
+                "json",
+                path,
+            ],
             "**aoti-inspect --format json --host torch==2.13**": [
                 f"{folder}/aoti-inspect",
                 "--format",

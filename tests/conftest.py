@@ -6,7 +6,8 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -79,12 +80,40 @@ def smallest_source() -> str:
     return REQUIRED_ENTRIES
 
 
+@pytest.fixture(scope="session")
+def native_libraries() -> Iterator[str]:
+    """Yield the path of the built-in host's library: the installed one, else one built from the sources."""
+    from aoti_abi.errors import NotFound
+    from aoti_loader.hosts import find_builtin
+
+    try:
+        path = find_builtin()
+    except NotFound:
+        root = Path(__file__).resolve().parents[1]
+        beside = Path(sys.executable).with_name("cmake")
+        cmake = str(beside) if beside.exists() else shutil.which("cmake")
+        assert cmake, "the C libraries are not installed, and there is no cmake to build them"
+        folder = root / "build" / "shim"
+        for command in (
+            [cmake, "-S", str(root / "shim"), "-B", str(folder)],
+            [cmake, "--build", str(folder)],
+        ):
+            subprocess.run(command, check=True, capture_output=True)
+        path = str(folder / "libaoti_shim.so")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AOTI_SHIM_PATH", path)
+        helper = Path(path).with_name("libaoti_call.so")
+        if helper.exists():
+            patch.setenv("AOTI_CALL_PATH", str(helper))
+        yield path
+
+
 #: A skip with this reason is for a processor feature that the machine may lack; nothing can be installed for it.
 HARDWARE = "hardware: "
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Fail a run of CI that skipped something for want of a tool: what is skipped there is tested nowhere."""
+    """Fail a run of CI that skipped for want of a tool: what is skipped there is tested nowhere."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if not os.environ.get("CI") or reporter is None or exitstatus:
         return
@@ -110,6 +139,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     folders = {item.path.relative_to(here).parts[0] for item in items if here in item.path.parents}
     if len({PROCESSES[folder] for folder in folders if folder in PROCESSES}) > 1:
         raise pytest.UsageError(
-            "these suites need processes of their own: run `make test`, or name one of tests/abi tests/inspect, "
-            "tests/shim, tests/loader tests/executor"
+            "these suites need processes of their own: run `make test`, or name one of "
+            "tests/abi tests/inspect, tests/shim, tests/loader tests/executor"
         )

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from aoti_abi.errors import NotFound
-from aoti_executor.native import library_path
 from aoti_loader import load
 from aoti_loader.hosts import find_builtin
 
@@ -29,32 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).parent / "sources"
 
 
-def _tool(name: str) -> str | None:
-    beside = Path(sys.executable).with_name(name)
-    return str(beside) if beside.exists() else shutil.which(name)
-
-
 @pytest.fixture(scope="session", autouse=True)
-def libraries() -> Iterator[None]:
-    """The built-in host and the call helper: the installed ones, or built from the sources here."""
-    folder = ROOT / "build" / "shim"
-    with pytest.MonkeyPatch.context() as patch:
-        try:
-            find_builtin()
-            built = not os.path.isfile(library_path())
-        except NotFound:
-            built = True
-        if built:
-            cmake = _tool("cmake")
-            assert cmake, "the libraries are not installed, and there is no cmake to build them"
-            for command in (
-                [cmake, "-S", str(ROOT / "shim"), "-B", str(folder)],
-                [cmake, "--build", str(folder)],
-            ):
-                subprocess.run(command, check=True, capture_output=True)
-            patch.setenv("AOTI_SHIM_PATH", str(folder / "libaoti_shim.so"))
-            patch.setenv("AOTI_CALL_PATH", str(folder / "libaoti_call.so"))
-        yield
+def libraries(native_libraries: str) -> str:
+    """The toolkit's own C libraries, for every test here."""
+    return native_libraries
 
 
 class Stats(ctypes.Structure):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -12,39 +11,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aoti_abi.errors import NotFound
-from aoti_loader.hosts import find_builtin
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).parent / "sources"
 
 
-def _tool(name: str) -> str | None:
-    beside = Path(sys.executable).with_name(name)
-    return str(beside) if beside.exists() else shutil.which(name)
-
-
 @pytest.fixture(scope="session", autouse=True)
-def builtin_library() -> Iterator[str]:
-    """The built-in host: the installed one, or one built from the sources here."""
-    try:
-        path = find_builtin()
-    except NotFound:
-        folder = ROOT / "build" / "shim"
-        cmake = _tool("cmake")
-        assert cmake, "neither an installed built-in host nor cmake to build one"
-        for command in (
-            [cmake, "-S", str(ROOT / "shim"), "-B", str(folder)],
-            [cmake, "--build", str(folder)],
-        ):
-            subprocess.run(command, check=True, capture_output=True)
-        path = str(folder / "libaoti_shim.so")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AOTI_SHIM_PATH", path)
-        yield path
+def builtin_library(native_libraries: str) -> str:
+    """The built-in host's library, for every test here."""
+    return native_libraries
 
 
 @pytest.fixture(scope="session")
