@@ -190,11 +190,23 @@ def open_source(
     """
     artifact = open_artifact(os.fspath(path))
     try:
+        _refuse_hostile(artifact)
         model = artifact.model(method)
         return ModelSource(artifact, model, model.select(variant), weights)
     except BaseException:
         artifact.close()
         raise
+
+
+def _refuse_hostile(artifact: Artifact) -> None:
+    """Raise for a package that was made to mislead: inspection reads it, nothing is run out of it."""
+    for anomaly in artifact.anomalies:
+        if anomaly.code_hint in ("unsafe-member-name", "overlapping-members"):
+            raise InvalidProgram(
+                f"nothing is loaded from this package: {anomaly.message}",
+                path=artifact.path,
+                hint="find out who made it; `aoti-inspect` shows what is in it without loading it",
+            )
 
 
 def _tensors(weights: Weights, wanted: set[FQN]) -> dict[str, Any]:

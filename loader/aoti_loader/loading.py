@@ -55,7 +55,8 @@ def load(
             "auto": who is in the process already, else the first of builtin and torch that has every shim.
         preload: libraries to open globally before it; "auto" finds what it uses and forgot to name.
         mend: whether its private copy may be mended (`aoti_loader.mending`).
-        check_isa: whether to refuse a plugin whose metadata names instructions that this processor lacks.
+        check_isa: whether to refuse a plugin whose metadata names instructions that this processor lacks, or
+            is that of another plugin.
         warn: whether to warn of each feature that it lacks; `Plugin.fallbacks` has them in any case.
         stacklevel: whose line those warnings point at, as in `warnings.warn`.
 

@@ -48,8 +48,29 @@ def refuse_unusable(facts: PluginFacts, *, check_isa: bool) -> None:
             path=facts.name,
             hint="a tool that rewrote the file damaged it: make it again from the original",
         )
-    if check_isa and facts.metadata and facts.metadata.get("AOTI_CPU_ISA"):
-        _refuse_foreign_isa(facts, facts.metadata["AOTI_CPU_ISA"])
+    if check_isa and facts.metadata:
+        _refuse_foreign_metadata(facts, facts.metadata)
+        if facts.metadata.get("AOTI_CPU_ISA"):
+            _refuse_foreign_isa(facts, facts.metadata["AOTI_CPU_ISA"])
+
+
+def _refuse_foreign_metadata(facts: PluginFacts, metadata: dict[str, str]) -> None:
+    """Raise if the metadata are those of another plugin: what they say of instructions is void then."""
+    machine, device = metadata.get("AOTI_MACHINE"), metadata.get("AOTI_DEVICE_KEY", "").partition(":")[0]
+    said = None
+    if machine and machine != facts.elf.header.machine_name:
+        said = f"AOTI_MACHINE={machine}, but the file is for {facts.elf.header.machine_name}"
+    elif device == "cuda" and not facts.gpu:
+        from aoti_inspect.rules.identity import cuda_calls  # noqa: PLC0415 - only for GPU metadata
+
+        if not cuda_calls(facts):
+            said = "AOTI_DEVICE_KEY=cuda, but it neither calls CUDA nor holds GPU code"
+    if said:
+        raise InvalidProgram(
+            f"its metadata says {said}",
+            path=facts.name,
+            hint="keep the plugin and its metadata together, or pass check_isa=False to load it all the same",
+        )
 
 
 def _refuse_foreign_isa(facts: PluginFacts, wanted: str) -> None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from aoti_abi.errors import InvalidProgram, NotSupported
 from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.zip_names import unsafe_reason
+from aoti_inspect.rules.wording import counted
 from aoti_inspect.text import decode
 
 STORED = 0
@@ -288,7 +289,11 @@ def _sort_out(entries: list[Member], directory_start: int, anomalies: list[Anoma
     if refused:
         listed = "; ".join(f"{entry_name!r}: {reason}" for entry_name, reason in list(refused.items())[:3])
         anomalies.append(
-            Anomaly("unsafe-member-name", f"{len(refused)} unsafe member names ({listed})", tuple(refused))
+            Anomaly(
+                "unsafe-member-name",
+                f"{counted(len(refused), 'unsafe member name')} ({listed})",
+                tuple(refused),
+            )
         )
     return Directory(members, tuple(refused), tuple(anomalies))
 

@@ -17,6 +17,7 @@ from aoti_inspect.findings import HostVerdict, Outcome
 from aoti_inspect.rules import imports
 from aoti_inspect.rules.identity import not_a_library
 from aoti_inspect.rules.processor import missing_isa, used_isa
+from aoti_inspect.rules.system import wants_executable_stack
 from aoti_inspect.rules.version_needs import newer_than
 from aoti_inspect.rules.wording import counted, listed
 from aoti_inspect.symbol_families import Family, family, uses_old_string_abi
@@ -88,7 +89,7 @@ def common_reasons(plugin: PluginFacts, target: Target) -> list[str]:
 def execstack_refused(plugin: PluginFacts, target: Target) -> bool:
     """Whether the target's glibc refuses to dlopen the plugin for its executable stack."""
     return (
-        plugin.elf.executable_stack is True
+        wants_executable_stack(plugin.elf)
         and target.glibc is not None
         and parse_version(target.glibc) >= parse_version(EXECSTACK_REFUSED_SINCE)
     )
@@ -146,7 +147,7 @@ def judge(plugin: PluginFacts, host: TableHost, target: Target) -> HostVerdict:
     _check_cuda(found, host, symbols)
     _check_rest(found, symbols)
     if execstack_refused(plugin, target):
-        if host.kind == "builtin":
+        if host.kind == "builtin" and plugin.elf.executable_stack:
             found.notes.append("aoti_loader clears the executable-stack flag in its private copy")
         else:
             found.reasons.append(f"it asks for an executable stack, which glibc {target.glibc} refuses")

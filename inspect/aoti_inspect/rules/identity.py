@@ -10,7 +10,7 @@ from aoti_inspect.rules.wording import counted, listed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.facts import ElfFacts
+    from aoti_inspect.facts import ElfFacts, PluginFacts
     from aoti_inspect.findings import Severity
 
 
@@ -26,6 +26,12 @@ def not_a_library(elf: ElfFacts) -> str | None:
     if not elf.is_dynamic:
         return "has no dynamic section (PT_DYNAMIC) in the file, so that no loader can take it"
     return None
+
+
+def cuda_calls(plugin: PluginFacts) -> list[str]:
+    """Return the functions that a plugin calls only if it was compiled for CUDA, sorted."""
+    proof = ("cuLaunchKernel", "cudaMalloc", "aoti_torch_create_cuda_stream_guard")
+    return sorted(symbol.name for symbol in plugin.elf.undefined if symbol.name in proof)
 
 
 @rule("AOTI420", "wrong-machine", "error")
@@ -116,11 +122,7 @@ def metadata_disagrees(context: Context) -> Iterator[Report]:
             severity,
         )
     device = metadata.get("AOTI_DEVICE_KEY", "").partition(":")[0]
-    cuda = sorted(
-        symbol.name
-        for symbol in plugin.elf.undefined
-        if symbol.name in ("cuLaunchKernel", "cudaMalloc", "aoti_torch_create_cuda_stream_guard")
-    )
+    cuda = cuda_calls(plugin)
     if device == "cpu" and (cuda or plugin.gpu):
         proof = f"calls {listed(cuda)}" if cuda else f"holds {counted(len(plugin.gpu), 'piece')} of GPU code"
         yield Report(

@@ -13,6 +13,7 @@ from aoti_inspect.rules.wording import listed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aoti_inspect.facts import ElfFacts
     from aoti_inspect.findings import Severity
 
 #: The first glibc that refuses to make stacks executable on behalf of a library that is opened.
@@ -26,6 +27,13 @@ _MEND = (
     "constant), "
     "or link with -Wl,-z,noexecstack, or clear the flag in a copy as aoti_loader does"
 )
+
+
+def wants_executable_stack(elf: ElfFacts) -> bool:
+    """Whether loading a library makes stacks executable: it asks for it, or leaves it to such a default."""
+    if elf.executable_stack is None:
+        return elf.is_dynamic and elf.header.machine_name in _EXECUTABLE_BY_DEFAULT
+    return elf.executable_stack
 
 
 def _stack_severity(context: Context) -> Severity:
@@ -87,7 +95,7 @@ def no_stack_header(context: Context) -> Iterator[Report]:
     The same as AOTI401, for files that went through a tool which drops program headers.
     """
     elf = context.plugin.elf
-    if elf.is_dynamic and elf.executable_stack is None and elf.header.machine_name in _EXECUTABLE_BY_DEFAULT:
+    if elf.executable_stack is None and wants_executable_stack(elf):
         yield Report(
             f"has no PT_GNU_STACK header, which on {elf.header.machine_name} means an executable stack: "
             f"{_consequence(context)}",
