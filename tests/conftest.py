@@ -108,7 +108,7 @@ def native_libraries() -> Iterator[str]:
         yield path
 
 
-#: A skip with this reason is for a processor feature that the machine may lack; nothing can be installed for it.
+#: A skip with this reason is for what the processor lacks: nothing can be installed for it.
 HARDWARE = "hardware: "
 
 
@@ -128,7 +128,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-#: Suites that can't share a process: two providers of ``aoti_torch_*`` must never meet in one (behaviour L12).
+#: Suites that need processes of their own: two providers of ``aoti_torch_*`` must never meet in one (L12).
 #: Some tests import PyTorch, some open it as a host, some open the built-in host.
 PROCESSES = {"abi": 1, "inspect": 1, "shim": 2, "loader": 3, "executor": 3}
 
