@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from aoti_abi.errors import AotiError
+from aoti_abi.errors import AccessFailed, AotiError
+from aoti_inspect.output import discard_standard_output, write_standard_output
+from aoti_inspect.text import printable, printable_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +25,10 @@ a keyword argument; --input FILE.npz gives several, under such names or as in0, 
 next one in order. bfloat16 and other types that .npy files lack are read from float32 and written as float32.
 exit codes: 0 it ran, 1 the model could not be loaded or the run failed, 2 usage or unreadable input.
 """
+
+
+#: The duration of each run is kept, for the percentiles.
+_MOST_RUNS = 10_000_000
 
 
 class _Usage(Exception):
@@ -63,17 +70,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _main(options)
     except _Usage as error:
-        print(f"aoti-run: {error}", file=sys.stderr)
+        _complain(printable(str(error)))
         return 2
     except AotiError as error:
-        print(f"aoti-run: {error}", file=sys.stderr)
+        _complain(printable_error(error))
         return 1
     except BrokenPipeError:
         # The reader of a pipe went away; keep Python from saying so once more at exit.
-        sys.stderr.close()
+        discard_standard_output()
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _complain(message: str) -> None:
+    # Standard error may be closed or full; the exit code says the same.
+    with suppress(OSError):
+        print(f"aoti-run: {message}", file=sys.stderr)
+
+
+def _say(text: str) -> None:
+    try:
+        write_standard_output(f"{text}\n")
+    except AccessFailed as error:
+        raise _Usage(str(error).partition("\n")[0]) from None
 
 
 def _main(options: argparse.Namespace) -> int:
@@ -83,9 +103,9 @@ def _main(options: argparse.Namespace) -> int:
 
     if not os.path.exists(options.path):
         raise _Usage(f"{options.path}: there is no such file")
-    if options.bench is not None and options.bench < 1:
-        raise _Usage("--bench takes a number of at least 1")
-    if options.output and not options.output.endswith((".npz", ".npy")):
+    if options.bench is not None and not 1 <= options.bench <= _MOST_RUNS:
+        raise _Usage(f"--bench takes a number from 1 to {_MOST_RUNS}")
+    if options.output is not None and not options.output.endswith((".npz", ".npy")):
         raise _Usage(f"{options.output}: outputs are written as .npz or .npy")
     arrays = [_read(text) for text in options.input]
     with Model(
@@ -100,11 +120,11 @@ def _main(options: argparse.Namespace) -> int:
         if options.info:
             from aoti_executor.describe import describe_model  # noqa: PLC0415 - only if asked
 
-            print(describe_model(model))
+            _say(describe_model(model))
         if options.constants:
             from aoti_executor.describe import constants_table  # noqa: PLC0415 - only if asked
 
-            print(constants_table(model.constants))
+            _say(constants_table(model.constants))
         listing = options.info or options.constants
         if not arrays and not options.bench and (listing or model.container.num_inputs):
             if listing:
@@ -119,7 +139,7 @@ def _main(options: argparse.Namespace) -> int:
         if options.bench:
             from aoti_executor.timing import time_model  # noqa: PLC0415 - only if asked
 
-            print(time_model(model, inputs, options.bench))
+            _say(time_model(model, inputs, options.bench))
     return 0
 
 
@@ -133,10 +153,15 @@ def _numpy() -> Any:
 
 def _read(text: str) -> tuple[str | None, Any]:
     """Return the name, if one was given, and the array or arrays of one ``--input``."""
+    import os  # noqa: PLC0415 - only with inputs
+
     np = _numpy()
     name, equals, path = text.partition("=")
     if not equals:
         name, path = "", text
+    # numpy seeks in what it reads, and would wait for a pipe's writer before it finds that it can't.
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise _Usage(f"{path}: cannot be read: it is not a regular file")
     try:
         # allow_pickle stays off: unpickling an array runs code that the file names.
         content = np.load(path)
@@ -256,9 +281,11 @@ def _write(path: str, results: Sequence[Any]) -> None:
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except OSError as error:
+        raise _Usage(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        # Still there only if something stopped us, an interrupt included.
         if temporary is not None and os.path.exists(temporary):
             os.unlink(temporary)
-        raise _Usage(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def _umask() -> int:
@@ -270,14 +297,16 @@ def _umask() -> int:
 
 
 def _show(results: Sequence[Any]) -> None:
+    lines: list[str] = []
     for index, tensor in enumerate(results):
         if tensor is None:
-            print(f"out{index}: None")
+            lines.append(f"out{index}: None")
             continue
         text = str(_numpy().array2string(_plain(tensor), threshold=20, edgeitems=3, max_line_width=100))
         shape = ", ".join(map(str, tensor.shape))
-        print(f"out{index}: {tensor.dtype}[{shape}]")
-        print("\n".join("  " + line for line in text.splitlines()))
+        lines.append(f"out{index}: {tensor.dtype}[{shape}]")
+        lines.extend(f"  {line}" for line in text.splitlines())
+    _say("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -96,7 +96,11 @@ def test_bench(capsys):
         (["/nonexistent.so"], 2, "no such file"),
         ([MLP], 2, "takes 1 inputs; give them with --input"),
         ([MLP, "--bench", "5"], 2, "does not tell the shapes"),
-        ([MLP, "--bench", "0"], 2, "at least 1"),
+        ([MLP, "--bench", "0"], 2, "a number from 1 to"),
+        ([MLP, "--bench", "99999999999999999999"], 2, "a number from 1 to"),
+        ([MLP, "-i", "/dev/zero"], 2, "not a regular file"),
+        ([MLP, "-o", ""], 2, "as .npz or .npy"),
+        (["/no\x1b[2J\n"], 2, "/no\\x1b[2J\\n: there is no such file"),
         ([MLP, "-i", "/nonexistent.npy"], 2, "cannot be read: No such file"),
         ([MLP, "-i", MLP], 2, "no .npy or .npz file"),
         ([MLP, "-i", f"zz={PLUGINS / 'counter.npz'}"], 2, "holds 2 arrays"),
@@ -167,6 +171,27 @@ def test_closed_pipe_is_no_traceback(tmp_path):
         env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
     )
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("redirection", [">&-", "> /dev/full"])
+@pytest.mark.parametrize("flags", ["--info", "--constants", f"-i {PLUGINS / 'mlp.npz'}"])
+def test_output_that_cannot_be_written_is_one_error(redirection, flags):
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -W ignore -m aoti_executor.cli {MLP} {flags} {redirection}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("aoti-run: standard output ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_input_that_is_a_pipe_is_refused_at_once(tmp_path, capsys):
+    os.mkfifo(tmp_path / "x.npy")
+    assert main([MLP, "-i", str(tmp_path / "x.npy")]) == 2
+    assert "not a regular file" in capsys.readouterr().err
 
 
 def test_percentiles():
