@@ -23,9 +23,9 @@ def test_L4_mixing_the_two_name_spaces_does_not_type_check(tmp_path: object) -> 
     path = os.path.join(str(tmp_path), "mixed.py")
     with open(path, "w", encoding="utf-8") as stream:
         stream.write(MIXED)
-    import aoti_abi
-
-    env = {**os.environ, "MYPYPATH": os.path.dirname(os.path.dirname(aoti_abi.__file__))}
+    # The sources: mypy refuses a search path that lies in site-packages, where the package may be installed.
+    sources = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "abi")
+    env = {**os.environ, "MYPYPATH": sources}
     command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--config-file=", path]
     result = subprocess.run(command, capture_output=True, text=True, env=env, cwd=str(tmp_path), check=False)
     lines = [line for line in result.stdout.splitlines() if ": error:" in line]

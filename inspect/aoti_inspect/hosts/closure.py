@@ -235,4 +235,4 @@ def _check_providers(found: Judgement, scope: Scope) -> None:
                 providers.setdefault(paths, []).append(symbol.name)
     for paths, names in providers.items():
         shims = counted(len(names), "shim")
-        found.notes.append(f"{len(paths)} providers for {shims}: {listed(paths)}; load order decides")
+        found.notes.append(f"{len(paths)} providers for {shims}: {', '.join(paths)}; load order decides")
