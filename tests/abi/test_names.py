@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 MIXED = """
 from aoti_abi.names import FQN, InternalName
@@ -23,8 +24,8 @@ def test_L4_mixing_the_two_name_spaces_does_not_type_check(tmp_path: object) -> 
     path = os.path.join(str(tmp_path), "mixed.py")
     with open(path, "w", encoding="utf-8") as stream:
         stream.write(MIXED)
-    # The sources: mypy refuses a search path that lies in site-packages, where the package may be installed.
-    sources = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "abi")
+    # The sources: mypy refuses a search path in site-packages, where the package may be installed.
+    sources = str(Path(__file__).resolve().parents[2] / "abi")
     env = {**os.environ, "MYPYPATH": sources}
     command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--config-file=", path]
     result = subprocess.run(command, capture_output=True, text=True, env=env, cwd=str(tmp_path), check=False)
