@@ -36,7 +36,7 @@ def test_matches_on_the_builtin_host(path, arrays):
 
 
 @pytest.mark.torch
-def test_matches_on_libtorch_without_importing_torch(child):
+def test_B75_matches_on_libtorch_without_importing_torch(child):
     out = child(
         """
         import sys, numpy as np
@@ -484,7 +484,7 @@ def test_weights_given_by_path_by_bytes_and_by_name(tmp_path, x):
             )
 
 
-def test_missing_weights_file_is_named(tmp_path):
+def test_B71_missing_weights_file_is_named(tmp_path):
     with pytest.raises(NotFound, match="nowhere"):
         open_model(PLUGINS / "mlp_blob.so", weights=tmp_path / "nowhere.blob")
 
@@ -544,7 +544,7 @@ def test_program_says_what_its_inputs_are(program):
             model(np.zeros((2, 4), "f"))
 
 
-def test_W1_program_whose_weights_are_missing_names_them(program):
+def test_W1_B71_program_whose_weights_are_missing_names_them(program):
     path = program("aoti_legacy_external", forward=STRUCTURED / "affine.so")
     next(path.parent.glob("*.ptd")).unlink()
     with pytest.raises(NotFound, match="forward_weights_blob"):

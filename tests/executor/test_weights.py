@@ -49,7 +49,7 @@ def random_weights(container, seed):
 
 
 @external
-def test_run_before_the_weights_are_bound_is_refused(container):
+def test_B70_run_before_the_weights_are_bound_is_refused(container):
     with pytest.raises(InvalidState, match=r"'a\.weight', 'a\.bias', 'b\.weight' and 1 more") as caught:
         container.run([np.zeros((8, 16), "f")])
     assert "weights blob" in caught.value.hint

@@ -258,7 +258,7 @@ def facts_of(data: bytes) -> ElfFacts:
 
 
 @pytest.mark.parametrize("claimed", [3, 1000, 0xFFFFFFFF])
-def test_a_sysv_hash_table_that_lies_about_the_count(elf_writer, claimed: int):
+def test_B127_a_sysv_hash_table_that_lies_about_the_count(elf_writer, claimed: int):
     names = [f"function_{number}" for number in range(20)]
     data = bytearray(elf_writer(defined=names, undefined=["u"], hashes=("sysv",)).build())
     image = ElfImage(bytes(data), "test.so")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -80,7 +82,21 @@ def test_any_text_is_a_target_or_one_of_our_errors(text: str) -> None:
     assert isinstance(target, Target)
 
 
-def test_this_machine_is_read_without_running_anything() -> None:
+def test_B76_this_machine_is_read_without_running_anything() -> None:
+    script = (
+        "import sys\n"
+        "events = []\n"
+        "sys.addaudithook(lambda event, _: events.append(event))\n"
+        "from aoti_inspect.target import local_target\n"
+        "local_target()\n"
+        "print([e for e in events if e.startswith(('subprocess.', 'os.exec', 'os.fork', 'os.posix_spawn', "
+        "'os.spawn', 'os.system', 'ctypes.'))])"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout == "[]\n"
     target = local_target()
     assert target.local
     assert target.machine == os.uname().machine

@@ -40,7 +40,7 @@ def weights_of(data: bytes):
 
 
 @pytest.mark.parametrize(("section", "mutable"), [('.lrodata, "a"', False), ('.ldata, "aw"', True)])
-def test_embedded_weights(compile_library: Callable[..., str], section: str, mutable: bool):
+def test_B74_embedded_weights(compile_library: Callable[..., str], section: str, mutable: bool):
     path = compile_library(source('.ascii \\"WEIGHTS!\\"\\n.space 632', section=section))
     data = Path(path).read_bytes()
     weights = weights_of(data).weights

@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import shutil
+import struct
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from aoti_abi.errors import (
     NotSupported,
 )
 from aoti_abi.features import FEATURES, evaluate
+from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.source import BufferSource
 from aoti_inspect.plugin import read_plugin
 from aoti_loader import loading
@@ -106,6 +108,19 @@ def test_L8_each_lost_feature_warns_when_a_plugin_is_loaded(plugin: Callable[...
         assert given[name].filename == __file__
 
 
+def test_L8_every_feature_that_can_be_lost_has_its_warning(smallest_plugin: str) -> None:
+    """A plugin with the required functions only loses all of them, and each is said on its own."""
+    with pytest.warns(FallbackWarning) as caught:
+        aoti_loader.load(smallest_plugin).close()
+    given = {item.message.feature: str(item.message) for item in caught}  # type: ignore[union-attr]
+    lost = {name: feature for name, feature in FEATURES.items() if name != "run" and not feature.addition}
+    assert given.keys() == lost.keys()
+    for name, feature in lost.items():
+        assert all(symbol in given[name] for symbol in feature.symbols)
+        assert feature.instead in given[name]
+        assert f"PyTorch {feature.since}" in given[name]
+
+
 def test_L8_warnings_can_be_left_to_whoever_needs_the_feature(plugin: Callable[..., str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -157,7 +172,7 @@ def test_wrong_options(plugin: Callable[..., str]) -> None:
         aoti_loader.load(plugin(), preload="libm.so.6")  # type: ignore[arg-type]
 
 
-def test_another_machine_is_refused(plugin: Callable[..., str], copy: Callable[[str], Path]) -> None:
+def test_B61_another_machine_is_refused(plugin: Callable[..., str], copy: Callable[[str], Path]) -> None:
     path = copy(plugin())
     data = bytearray(path.read_bytes())
     data[18:20] = (243).to_bytes(2, "little")  # EM_RISCV
@@ -166,7 +181,7 @@ def test_another_machine_is_refused(plugin: Callable[..., str], copy: Callable[[
         aoti_loader.load(path)
 
 
-def test_instructions_that_the_processor_lacks_are_refused(
+def test_B57_B58_instructions_that_the_processor_lacks_are_refused(
     plugin: Callable[..., str], copy: Callable[[str], Path]
 ) -> None:
     path = copy(plugin())
@@ -177,7 +192,103 @@ def test_instructions_that_the_processor_lacks_are_refused(
     aoti_loader.load(path, check_isa=False, warn=False).close()
 
 
-def test_an_undefined_symbol_is_explained(plugin: Callable[..., str]) -> None:
+def test_B54_B58_metadata_of_another_plugin_are_refused(
+    plugin: Callable[..., str], copy: Callable[[str], Path]
+) -> None:
+    path = copy(plugin())
+    for metadata, words in (
+        ({"AOTI_MACHINE": "s390x"}, f"AOTI_MACHINE=s390x, but the file is for {os.uname().machine}"),
+        ({"AOTI_DEVICE_KEY": "cuda"}, "AOTI_DEVICE_KEY=cuda, but it neither calls CUDA nor holds GPU code"),
+        ({"AOTI_DEVICE_KEY": "cuda:1"}, "neither calls CUDA"),
+    ):
+        path.with_name("plugin_metadata.json").write_text(json.dumps(metadata))
+        with pytest.raises(InvalidProgram, match=words) as caught:
+            aoti_loader.load(path, warn=False)
+        assert "check_isa=False" in (caught.value.hint or "")
+        aoti_loader.load(path, check_isa=False, warn=False).close()
+    here = {"AOTI_MACHINE": os.uname().machine, "AOTI_DEVICE_KEY": "cpu", "AOTI_CPU_ISA": ""}
+    path.with_name("plugin_metadata.json").write_text(json.dumps(here))
+    aoti_loader.load(path, warn=False).close()
+
+
+def test_B54_a_gpu_plugin_without_a_driver_says_so(
+    plugin: Callable[..., str], compile_library: Callable[..., str]
+) -> None:
+    driver = compile_library(
+        "int cuLaunchKernel(void) { return 1; }", "-Wl,-soname,libcuda.so.1", name="libcuda.so.1"
+    )
+    path = plugin(driver, "-DNEEDS=X(cuLaunchKernel)")
+    if _has_driver():
+        pytest.skip("hardware: a GPU, with its driver")
+    with pytest.raises(AccessFailed, match=r"libcuda\.so\.1 was not found") as caught:
+        aoti_loader.load(path, warn=False)
+    assert "NVIDIA's driver" in (caught.value.hint or "")
+
+
+def _has_driver() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+DAMAGES = {
+    "B106-no-buckets": (0x6FFFFEF5, 0, "I", 0),
+    "B106-no-hash": (None, 0, "", 0),
+    "B108-versions-overlap": (0x6FFFFFFE, 12, "I", 1),
+    "B108-versions-of-another-format": (0x6FFFFFFE, 0, "H", 7),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_B106_B108_what_the_dynamic_linker_dies_on_never_reaches_it(
+    plugin: Callable[..., str], copy: Callable[[str], Path], child: Callable[..., str], damage: str
+) -> None:
+    """Opened with dlopen, some of these end the process: they are refused before, with what is wrong."""
+    path = copy(plugin("-Wl,--hash-style=gnu"))
+    data = bytearray(path.read_bytes())
+    image = ElfImage(bytes(data), str(path))
+    assert image.dynamic is not None
+    tag, offset, kind, value = DAMAGES[damage]
+    if tag is None:
+        segment = next(item for item in image.segments if item.type == "DYNAMIC")
+        for at in range(segment.offset, segment.offset + segment.file_size, 16):
+            if struct.unpack_from("<Q", data, at)[0] == 0x6FFFFEF5:
+                struct.pack_into("<Q", data, at, 0x6FFFF000)
+    else:
+        at = image.space.offset_of(image.dynamic.values[tag])
+        assert at is not None
+        struct.pack_into("<" + kind, data, at + offset, value)
+    path.write_bytes(data)
+    words = child(
+        """
+        import sys, aoti_loader
+        from aoti_abi.errors import InvalidProgram
+        try: aoti_loader.load(sys.argv[1], warn=False)
+        except InvalidProgram as error: print(error)
+        """,
+        str(path),
+    )
+    assert "the dynamic linker can't use it" in words
+
+
+def test_B15_a_plugin_is_in_no_scope_but_its_own(
+    plugin: Callable[..., str], child: Callable[..., str]
+) -> None:
+    words = child(
+        """
+        import ctypes, sys, aoti_loader
+        plugin = aoti_loader.load(sys.argv[1], warn=False)
+        print(bool(plugin.function("AOTInductorModelContainerRun")))
+        print(hasattr(ctypes.CDLL(None), "AOTInductorModelContainerRun"))
+        """,
+        plugin(),
+    )
+    assert words.split() == ["True", "False"]
+
+
+def test_B01_B22_B25_an_undefined_symbol_is_explained(plugin: Callable[..., str]) -> None:
     path = plugin("-DNEEDS=X(_ZN3c107WarningC1ESs)")
     with pytest.raises(AccessFailed, match="nothing in the process defines _ZN3c107WarningC1ESs") as caught:
         aoti_loader.load(path, warn=False)
@@ -188,7 +299,9 @@ def test_an_undefined_symbol_is_explained(plugin: Callable[..., str]) -> None:
     assert "libtorch's C++ API" in (caught.value.hint or "")
 
 
-def test_a_missing_library_is_named(plugin: Callable[..., str], compile_library: Callable[..., str]) -> None:
+def test_B11_a_missing_library_is_named(
+    plugin: Callable[..., str], compile_library: Callable[..., str]
+) -> None:
     library = Path(
         compile_library("int gone(void) { return 1; }", "-Wl,-soname,libgone.so.1", name="libgone.so")
     )
@@ -200,7 +313,7 @@ def test_a_missing_library_is_named(plugin: Callable[..., str], compile_library:
     assert "LD_LIBRARY_PATH" in (caught.value.hint or "")
 
 
-def test_a_newer_version_is_explained_with_its_symbols(
+def test_B18_B20_B21_a_newer_version_is_explained_with_its_symbols(
     plugin: Callable[..., str], compile_library: Callable[..., str], tmp_path: Path, child: Callable[..., str]
 ) -> None:
     old, new = (
@@ -326,7 +439,7 @@ def test_many_threads_may_load_at_once(real_plugin: str, child: Callable[..., st
     assert child(code, real_plugin) == "40 builtin\n"
 
 
-def test_the_last_error_is_the_plugins_own(plugin: Callable[..., str]) -> None:
+def test_B26_the_last_error_is_the_plugins_own(plugin: Callable[..., str]) -> None:
     with aoti_loader.load(plugin(), warn=False) as loaded:
         assert loaded.last_error() is None
         container = ctypes.c_void_p()

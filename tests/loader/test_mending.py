@@ -57,7 +57,7 @@ def test_B30_the_stack_stays_as_it_was(plugin: Callable[..., str], child: Callab
     assert child(code, plugin("-Wl,-z,execstack"), "True") == "rw-p ['executable-stack']\n"
 
 
-def test_unique_symbols_become_global(cxx_plugin: Callable[..., str]) -> None:
+def test_B34_unique_symbols_become_global(cxx_plugin: Callable[..., str]) -> None:
     path = cxx_plugin("-fgnu-unique")
     unique = read_plugin(path).elf.exports.unique
     assert unique
@@ -130,7 +130,7 @@ def test_B73_appended_weights_stay_byte_identical(plugin: Callable[..., str]) ->
     assert "mend=False" in (caught.value.hint or "")
 
 
-def test_a_mended_plugin_is_not_changed_on_disk(plugin: Callable[..., str]) -> None:
+def test_B134_a_mended_plugin_is_not_changed_on_disk(plugin: Callable[..., str]) -> None:
     path = plugin("-Wl,-z,execstack", TAG="3")
     with open(path, "rb") as stream:
         before = stream.read()

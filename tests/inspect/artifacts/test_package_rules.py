@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import warnings
 import zipfile
@@ -56,6 +57,44 @@ def test_missing_metadata(tmp_path, plugin_bytes):
     members = package_members(plugin_bytes)
     del members["model/data/aotinductor/model/abc.wrapper_metadata.json"]
     assert of_members(tmp_path, members) == {"AOTI615"}
+
+
+def test_B58_metadata_of_another_machine_are_an_error(tmp_path, plugin_bytes):
+    """The ELF header is the authority; the metadata's instruction sets are compared all the same."""
+    foreign = "aarch64" if os.uname().machine != "aarch64" else "x86_64"
+    metadata = json.dumps({"AOTI_DEVICE_KEY": "cpu", "AOTI_MACHINE": foreign, "AOTI_CPU_ISA": "AMX"}).encode()
+    members = package_members(plugin_bytes)
+    members["model/data/aotinductor/model/abc.wrapper_metadata.json"] = metadata
+    path = write_zip(tmp_path / "isa.pt2", members)
+    here = Target(machine=os.uname().machine, isa=frozenset({"AVX2"}))
+    for target, expected in (
+        (here, {"AOTI433": "error", "AOTI421": "error"}),
+        (here._replace(isa=None), {"AOTI433": "error"}),
+        (here._replace(isa=None, machine=None), {"AOTI433": "warning"}),
+    ):
+        with open_artifact(path) as artifact:
+            result = audit_artifact(artifact, Settings(target, ()))
+        found = {item.code: item.severity for item in result.all_findings()}
+        assert {code: found.get(code) for code in expected} == expected
+        assert ("AOTI421" in found) is ("AOTI421" in expected)
+
+
+def test_B54_a_cpu_plugin_with_metadata_for_a_gpu(tmp_path, plugin_bytes):
+    members = package_members(plugin_bytes)
+    members["model/data/aotinductor/model/abc.wrapper_metadata.json"] = b'{"AOTI_DEVICE_KEY": "cuda"}'
+    found = audit(open_artifact(write_zip(tmp_path / "cuda.pt2", members))).all_findings()
+    assert any("neither calls CUDA" in item.message for item in found if item.code == "AOTI433")
+
+
+def test_B113_files_called_libraries_that_are_none(tmp_path):
+    for content, what in (
+        (b"", "an empty file"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS"),
+    ):
+        result = audit(open_artifact(write_zip(tmp_path / "x.whl", {"pkg/lib.so.2": content})))
+        (finding,) = [item for item in result.findings if item.code == "AOTI618"]
+        assert finding.symbols == ("pkg/lib.so.2",)
+        assert what in finding.message
 
 
 def test_artifacts_without_plugins(tmp_path, artifacts):

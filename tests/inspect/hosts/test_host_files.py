@@ -138,7 +138,7 @@ def test_local_is_a_plain_process_on_this_machine(smallest_plugin: str, plugin: 
     assert (found.outcome, found.missing) == ("will not load", ("aoti_torch_get_data_ptr",))
 
 
-def test_the_version_that_a_real_library_lacks_is_named_with_its_symbols(
+def test_B18_the_version_that_a_real_library_lacks_is_named_with_its_symbols(
     compile_library: Compile, tmp_path: Path
 ) -> None:
     def build(version: str) -> str:
