@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from aoti_abi.errors import AotiError
 from aoti_inspect.elf.links import Links, read_links
 from aoti_inspect.elf.read import open_elf
-from aoti_inspect.hosts.judge import Judgement, execstack_refused
+from aoti_inspect.hosts.judge import Common, Judgement, execstack_refused
 from aoti_inspect.hosts.library_search import LibrarySearch
 from aoti_inspect.rules.wording import counted, listed
 from aoti_inspect.symbol_families import family
 
 if TYPE_CHECKING:
     from aoti_inspect.elf.image import ElfImage
-    from aoti_inspect.facts import ElfFacts, PluginFacts
+    from aoti_inspect.facts import ElfFacts
     from aoti_inspect.findings import HostVerdict
-    from aoti_inspect.target import Target
 
 #: More libraries than this in one closure is no real program.
 _MOST_LIBRARIES = 4096
@@ -142,15 +141,16 @@ class Scope:
         return None
 
 
-def judge_files(plugin: PluginFacts, host: str | None, target: Target) -> HostVerdict:
+def judge_files(common: Common, host: str | None) -> HostVerdict:
     """Return the verdict for a program or library (``host``), or for a plain process here (None).
 
     Raises:
         AotiError: the host's file can't be read, or is no ELF file.
     """
+    plugin, target = common.plugin, common.target
     elf = plugin.elf
     name = host or "local"
-    found = Judgement(plugin, target)
+    found = Judgement(common)
     search = LibrarySearch(
         elf.header.machine,
         elf.header.bits,

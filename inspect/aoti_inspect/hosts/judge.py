@@ -95,10 +95,34 @@ def execstack_refused(plugin: PluginFacts, target: Target) -> bool:
     )
 
 
+class Common(NamedTuple):
+    """What is the same for every host: computed once for a plugin and a target.
+
+    Attributes:
+        plugin, target: what is judged.
+        reasons: why it would load nowhere.
+        symbols: what only a host can provide.
+        lost: the features that it allows nowhere.
+    """
+
+    plugin: PluginFacts
+    target: Target
+    reasons: tuple[str, ...]
+    symbols: Undefined
+    lost: tuple[str, ...]
+
+
+def for_all_hosts(plugin: PluginFacts, target: Target) -> Common:
+    """Look at a plugin once, before its hosts are judged."""
+    reasons = tuple(common_reasons(plugin, target))
+    return Common(plugin, target, reasons, host_symbols(plugin), lost_features(plugin))
+
+
 class Judgement:
     """What speaks against a host, gathered while a plugin is looked at.
 
     Attributes:
+        plugin: what is judged.
         reasons: why the plugin will not load there, the gravest first.
         unchecked: what could not be decided.
         notes: what holds only under a condition.
@@ -106,17 +130,18 @@ class Judgement:
         libraries: what was found, where and how, as `HostVerdict` has it.
     """
 
-    def __init__(self, plugin: PluginFacts, target: Target) -> None:
-        self.plugin = plugin
-        self.reasons = common_reasons(plugin, target)
+    def __init__(self, common: Common) -> None:
+        self.plugin = common.plugin
+        self.reasons = list(common.reasons)
         self.unchecked: list[str] = []
         self.notes: list[str] = []
         self.missing: list[str] = []
         self.libraries: list[str] = []
+        self._lost = common.lost
 
     def verdict(self, host: str) -> HostVerdict:
         """Combine: a reason against outweighs a doubt, a doubt outweighs a fallback."""
-        lost = lost_features(self.plugin)
+        lost = self._lost
         outcome: Outcome = "loads with fallbacks" if lost else "loads"
         if self.unchecked:
             outcome = "not checked"
@@ -133,10 +158,10 @@ class Judgement:
         )
 
 
-def judge(plugin: PluginFacts, host: TableHost, target: Target) -> HostVerdict:
+def judge(common: Common, host: TableHost) -> HostVerdict:
     """Return the verdict for one host known as a table."""
-    found = Judgement(plugin, target)
-    symbols = host_symbols(plugin)
+    found = Judgement(common)
+    plugin, target, symbols = common.plugin, common.target, common.symbols
     asked = [*symbols.of("shim"), *symbols.of("prefixed-shim"), *symbols.of("sleef")]
     found.missing = [name for name in asked if not host.provides(name)]
     if found.missing:

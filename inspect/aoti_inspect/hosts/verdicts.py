@@ -52,18 +52,19 @@ def judge_all(plugin: PluginFacts, names: tuple[str, ...], target: Target) -> tu
 
     A host that can't be read is "not checked", with the reason.
     """
-    from aoti_inspect.hosts.judge import judge  # noqa: PLC0415 - as above
+    from aoti_inspect.hosts.judge import for_all_hosts, judge  # noqa: PLC0415 - as above
 
+    common = for_all_hosts(plugin, target)
     verdicts = []
     for name in names:
         table = _table(name)
         if table is not None:
-            verdicts.append(judge(plugin, table, target)._replace(host=name))
+            verdicts.append(judge(common, table)._replace(host=name))
             continue
         from aoti_inspect.hosts.closure import judge_files  # noqa: PLC0415 - real files cost more than tables
 
         try:
-            verdicts.append(judge_files(plugin, None if name == LOCAL else name, target))
+            verdicts.append(judge_files(common, None if name == LOCAL else name))
         except AotiError as error:
             verdicts.append(HostVerdict(name, "not checked", (str(error).replace("\nhint: ", "; "),)))
     return tuple(verdicts)
