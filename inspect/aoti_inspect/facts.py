@@ -220,6 +220,7 @@ class PluginFacts(NamedTuple):
         cxx_runtime: the C++ library that it was compiled against: "libstdc++", "libc++" or None (no C++).
         cxx_runtime_static: True if it carries that library in itself.
         metadata: the sidecar JSON that Inductor writes (``AOTI_DEVICE_KEY``, ...); None if there is none.
+        cubin_paths: files with GPU code that it opens by name, if it has none in itself; in the file's order.
     """
 
     name: str
@@ -229,3 +230,4 @@ class PluginFacts(NamedTuple):
     cxx_runtime: Literal["libstdc++", "libc++"] | None
     cxx_runtime_static: bool
     metadata: dict[str, str] | None
+    cubin_paths: tuple[str, ...] = ()

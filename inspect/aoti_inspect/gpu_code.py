@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Images that are listed; a plugin has one for each kernel.
 MAX_IMAGES = 4096
+#: Names of cubins that are listed for each segment: each costs a look at a window of bytes.
+MAX_PATHS = 256
 #: Bytes that are searched when nothing leads to the code.
 MAX_SEARCH = 1 << 26
 
@@ -41,6 +43,8 @@ _FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 _CUDA_LIBRARIES = ("libcuda.so", "libcudart.so", "libnvrtc.so")
 _START = b"_start\0"
 _PTX_HEAD = 4096
+_CUBIN = b".cubin\0"
+_LONGEST_PATH = 4096
 
 
 def find_gpu_code(image: ElfImage, facts: ElfFacts) -> tuple[GpuImage, ...]:
@@ -59,6 +63,32 @@ def find_gpu_code(image: ElfImage, facts: ElfFacts) -> tuple[GpuImage, ...]:
             if len(found) == MAX_IMAGES:
                 break
     return tuple(found[key] for key in sorted(found))
+
+
+def find_cubin_paths(image: ElfImage, facts: ElfFacts) -> tuple[str, ...]:
+    """List the names of cubins in the read-only bytes of a plugin that loads them by path (cuModuleLoad).
+
+    Inductor's wrapper has the path of each kernel as it was where the model was compiled; with a directory
+    for cubins its last part counts.
+    """
+    if not any(symbol.name == "cuModuleLoad" for symbol in facts.undefined):
+        return ()
+    found: dict[str, None] = {}
+    budget = MAX_SEARCH
+    for segment in image.segments:
+        if segment.type != "LOAD" or "W" in segment.flags or budget <= 0:
+            continue
+        end = segment.offset + min(segment.file_size, budget)
+        budget -= segment.file_size
+        at = image.source.find(_CUBIN, segment.offset, end)
+        for _ in range(MAX_PATHS):
+            if at < 0:
+                break
+            start = max(segment.offset, at - _LONGEST_PATH)
+            path = image.source.read(start, at - start).rpartition(b"\0")[2] + _CUBIN[:-1]
+            found[decode(path)] = None
+            at = image.source.find(_CUBIN, at + 1, end)
+    return tuple(found)
 
 
 def uses_cuda(facts: ElfFacts) -> bool:

@@ -9,7 +9,7 @@ from aoti_abi.errors import AotiError, NotFound
 from aoti_inspect.cxx_runtime import find_cxx_runtime
 from aoti_inspect.elf.read import open_elf, open_regular
 from aoti_inspect.facts import PluginFacts
-from aoti_inspect.gpu_code import find_gpu_code
+from aoti_inspect.gpu_code import find_cubin_paths, find_gpu_code
 from aoti_inspect.weights import find_weights
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def plugin_facts(image: ElfImage, *, metadata: dict[str, str] | None) -> PluginF
         cxx_runtime=runtime,
         cxx_runtime_static=static,
         metadata=metadata,
+        cubin_paths=() if gpu else find_cubin_paths(image, elf),
     )
 
 

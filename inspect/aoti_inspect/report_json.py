@@ -137,4 +137,5 @@ def facts(plugin: PluginFacts) -> dict[str, Json]:
         "weights": plugin.weights._asdict(),
         "gpu": [image._asdict() for image in plugin.gpu],
         "metadata": plugin.metadata,
+        "cubin_paths": plugin.cubin_paths,
     }

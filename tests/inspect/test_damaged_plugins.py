@@ -270,26 +270,26 @@ def test_B130_control_characters_in_a_needed_name_are_escaped(command: Command) 
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("B113-zero", b"", "an empty file"),
+        ("zero", b"", "an empty file"),
         (
             "B113-lfs",
             LFS,
             "Git LFS pointer",
         ),
-        ("B113-ldscript", b"/* GNU ld script */\nINPUT(libfoo.so.1)\n", "linker script"),
-        ("B113-archive", b"!<arch>\n" + bytes(60), "static library"),
+        ("ldscript", b"/* GNU ld script */\nINPUT(libfoo.so.1)\n", "linker script"),
+        ("archive", b"!<arch>\n" + bytes(60), "static library"),
         (
             "B97-B99-pe",
             b"MZ" + bytes(58) + b"\x40\0\0\0PE\0\0" + bytes(18) + b"\x22\x20" + bytes(200),
             "Windows DLL",
         ),
-        ("B100-macho", b"\xcf\xfa\xed\xfe" + bytes(28), "Mach-O"),
-        ("B125-fat", b"\xca\xfe\xba\xbe\0\0\0\2" + bytes(40), "fat Mach-O"),
-        ("B131-text", b"hello\n", "a text file"),
-        ("B131-magic", b"\x7fELF", "cut off after 4 bytes"),
+        ("macho", b"\xcf\xfa\xed\xfe" + bytes(28), "Mach-O"),
+        ("fat", b"\xca\xfe\xba\xbe\0\0\0\2" + bytes(40), "fat Mach-O"),
+        ("text", b"hello\n", "a text file"),
+        ("magic", b"\x7fELF", "cut off after 4 bytes"),
     ],
 )
-def test_B113_B131_what_is_no_library_is_exit_code_2(
+def test_B97_B99_B100_B113_B125_B131_what_is_no_library_is_exit_code_2(
     command: Command, name: str, content: bytes, words: str
 ) -> None:
     path = command.folder / f"{name}.so"
@@ -403,3 +403,12 @@ def test_B143_B140_where_each_library_would_be_loaded_from(command: Command) -> 
 
 def test_the_change_of_a_byte_order_mark_is_told(command: Command) -> None:
     assert "byte order" in command.error(lambda patch: struct.pack_into("B", patch.data, 5, 9))
+
+
+def test_B59_the_instruction_set_that_it_was_built_for_is_shown(command: Command) -> None:
+    path = command.write(unchanged)
+    (command.folder / "model_metadata.json").write_text('{"AOTI_CPU_ISA": "AVX512 AVX512_VNNI"}')
+    assert "instruction set AVX512 AVX512_VNNI" in command.text(*FITTING, path)[1]
+    code, artifact = command.json(*HOST, "--target", "isa=avx2,machine=x86_64,glibc=2.99", path)
+    assert code == 1
+    assert "the target lacks AVX512 and AVX512_VNNI" in findings(artifact["plugins"][0])["AOTI421"]

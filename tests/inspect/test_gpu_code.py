@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.facts import GpuImage
 from aoti_inspect.gpu_code import MAX_IMAGES, find_gpu_code, uses_cuda
+from aoti_inspect.plugin import read_plugin
 
 PTX = (
     b"//\n// Generated\n//\n.version 8.7\n.target sm_90a\n.address_size 64\n\n.visible .entry k() { ret; }\n"
@@ -151,3 +153,29 @@ def test_uses_cuda(elf_writer):
 
 def test_cpu_plugins_have_none(plugins: Path):
     assert find(str(plugins / "mlp.so")) == ()
+
+
+def test_B50_names_of_cubins_that_are_opened_by_path(compile_library):
+    source = """
+    int cuModuleLoad(void **module, const char *path);
+    const char *const paths[] = {"/tmp/torchinductor_me/ab/cab.cubin", "/tmp/torchinductor_me/cd/ccd.cubin"};
+    int load(void **module, int i) { return cuModuleLoad(module, paths[i]); }
+    """
+    paths = ("/tmp/torchinductor_me/ab/cab.cubin", "/tmp/torchinductor_me/cd/ccd.cubin")
+    assert read_plugin(compile_library(source)).cubin_paths == paths
+    # Another function takes code in memory: then such a string is just a string.
+    assert read_plugin(compile_library(source.replace("cuModuleLoad", "cuModuleLoadData"))).cubin_paths == ()
+
+
+def test_B50_a_string_without_end_and_one_without_number_are_bounded(compile_library):
+    long = "x" * 10_000 + ".cubin"
+    source = f"""
+    int cuModuleLoad(void **module, const char *path);
+    int load(void **module) {{ return cuModuleLoad(module, "{long}"); }}
+    __asm__(".section .rodata\\n .rept 300000\\n .asciz \\"a.cubin\\"\\n .endr\\n .text\\n");
+    """
+    start = time.monotonic()
+    paths = read_plugin(compile_library(source)).cubin_paths
+    assert time.monotonic() - start < 1
+    assert "a.cubin" in paths
+    assert max(map(len, paths)) < 5000

@@ -180,7 +180,8 @@ def external_cubins(context: Context) -> Iterator[Report]:
     or in the one where it was compiled. If they are not there, the first run fails, without a file name.
 
     ## How it is checked
-    The plugin calls `cuModuleLoad`, which takes a path, and no GPU code was found in the file.
+    The plugin calls `cuModuleLoad`, which takes a path, and no GPU code was found in the file. The paths are
+    the strings that end in `.cubin`; with a directory for cubins only their last parts count.
 
     ## How to fix it
     Ship the `*.cubin` files in one directory and pass it as `cubin_dir`, ship the `.pt2` package, or compile
@@ -191,11 +192,13 @@ def external_cubins(context: Context) -> Iterator[Report]:
     """
     plugin = context.plugin
     if not plugin.gpu and "cuModuleLoad" in imports.names(plugin, "cuda-driver"):
+        paths = plugin.cubin_paths
         yield Report(
-            "opens its GPU code by path (cuModuleLoad), and has none in itself",
+            "opens its GPU code by path (cuModuleLoad), and has none in itself"
+            + (f": {listed(paths)}" if paths else ""),
             "ship the *.cubin files and pass their directory, or compile with "
             "aot_inductor.embed_kernel_binary=True",
-            ("cuModuleLoad",),
+            paths or ("cuModuleLoad",),
         )
 
 

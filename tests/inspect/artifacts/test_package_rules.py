@@ -154,7 +154,7 @@ def test_methods_that_are_not_one_plugin(artifacts):
     assert finding.symbols == ("et_copy::_d2h_copy.out", "et_copy::_h2d_copy.out")
 
 
-def test_B79_custom_operators(tmp_path, plugin_bytes):
+def test_B28_B79_custom_operators(tmp_path, plugin_bytes):
     nodes = json.dumps({"nodes": [{"node": {"target": "mylib::scale"}}]}).encode()
     path = write_zip(tmp_path / "m.pt2", package_members(plugin_bytes, abc__wrapper__json=nodes))
     result = audit(open_artifact(path))

@@ -75,7 +75,7 @@ def test_vector_math_comes_with_libtorch(plugin_that_calls: Callable[..., str]) 
     assert verdict(path, "executorch").missing == ("Sleef_expf16_u10",)
 
 
-def test_a_plugin_that_does_not_name_libtorch_loads_with_a_condition(
+def test_B10_a_plugin_that_does_not_name_libtorch_loads_with_a_condition(
     plugin_that_calls: Callable[..., str],
 ) -> None:
     notes = verdict(plugin_that_calls("aoti_torch_get_data_ptr"), "torch==2.13").notes

@@ -94,6 +94,10 @@ def test_B48_the_newest_ptx_counts_and_the_future_is_unknown(run):
 
 
 def test_B50_cubins_opened_by_path(run):
+    paths = ("/tmp/torchinductor_me/ab/cab.cubin", "/tmp/torchinductor_me/cd/ccd.cubin")
+    finding = run("AOTI505", undefined=("cuModuleLoad",), cubin_paths=paths).only
+    assert finding.symbols == paths
+    assert "cab.cubin and /tmp/torchinductor_me/cd/ccd.cubin" in finding.message
     assert run("AOTI505", undefined=("cuModuleLoad",)).only.severity == "warning"
     assert run("AOTI505", undefined=("cuModuleLoad",), gpu=(cubin(90),)).silent
     assert run("AOTI505", undefined=("cuModuleLoadData",)).silent
