@@ -103,8 +103,11 @@ def native_libraries() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AOTI_SHIM_PATH", path)
         helper = Path(path).with_name("libaoti_call.so")
-        if helper.exists():
-            patch.setenv("AOTI_CALL_PATH", str(helper))
+        if not helper.exists():  # installed: each library lies in the package that uses it
+            from aoti_executor.native import library_path
+
+            helper = Path(library_path())
+        patch.setenv("AOTI_CALL_PATH", str(helper))
         yield path
 
 
