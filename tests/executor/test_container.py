@@ -314,6 +314,28 @@ def test_D3_exit_with_everything_open_is_clean(child):
     assert out == "done\n"
 
 
+def test_D3_B41_nothing_is_deleted_at_interpreter_exit(child, compile_library):
+    """Threads may still run, and static objects of the plugin may be gone: the system frees it all."""
+    path = compile_library(
+        Path(__file__).with_name("sources").joinpath("plugin.c").read_text(),
+        "-DDELETE_TELLS",
+        name="plugin.so",
+    )
+    out = child(
+        """
+        import sys
+        from aoti_executor import Container
+        from aoti_loader import load
+        plugin = load(sys.argv[1], host="builtin", warn=False)
+        kept, dropped = Container(plugin), Container(plugin)
+        del dropped
+        print("done", flush=True)
+        """,
+        path,
+    )
+    assert out == "deleted\ndone\n"
+
+
 def test_shapes_without_end_do_not_fill_the_memory(synthetic):
     with Container(synthetic()) as container:
         for size in range(1, 500):

@@ -60,6 +60,25 @@ def test_L7_a_failing_preload_is_refused_each_time(
         assert "libstdc++.so.6: file too short" in line or "invalid ELF header" in line
 
 
+def test_L7_a_runtime_is_opened_once_a_process(
+    cxx_plugin: Callable[..., str], child: Callable[..., str]
+) -> None:
+    code = """
+    import sys, aoti_loader
+    from aoti_loader import linker
+    opened, real = [], linker.open_library
+    def note(name, flags):
+        opened.append((name, bool(flags & linker.RTLD_GLOBAL)))
+        return real(name, flags)
+    linker.open_library = note
+    for _ in range(3):
+        plugin = aoti_loader.load(sys.argv[1], warn=False)
+        assert any("libstdc++" in path for path in plugin.preloaded), plugin.preloaded
+    print([name for name, everywhere in opened if everywhere and "libstdc++" in name])
+    """
+    assert child(code, cxx_plugin(*UNNAMED)) == "['libstdc++.so.6']\n"
+
+
 def test_L7_only_what_is_needed_is_opened(
     plugin: Callable[..., str], cxx_plugin: Callable[..., str], child: Callable[..., str]
 ) -> None:

@@ -50,6 +50,9 @@ C(Delete)(void *container)
     deleted_while_running += inside;
     free(container);
     deleted++;
+#ifdef DELETE_TELLS
+    (void)!write(1, "deleted\n", 8);
+#endif
 #ifdef DELETE_FAILS
     last_error = "it would not go";
     return 1;
