@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aoti_abi.errors import AotiError
 from aoti_inspect.rules.package_scope import of_package
 from aoti_inspect.rules.registry import Context, Report, rule
 from aoti_inspect.rules.wording import sized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from aoti_inspect.artifacts.artifact import Model
+    from aoti_inspect.artifacts.weights import WeightTensor
 
 
 @rule("AOTI630", "missing-weight-keys", "error")
@@ -198,3 +202,55 @@ def weights_not_automatic(context: Context) -> Iterator[Report]:
             f"its weights lie in {entry.weights.origin!r} one by one; PyTorch binds them only when asked",
             "load it with torch.export.pt2_archive load_pt2(..., load_weights_from_disk=True)",
         )
+
+
+@rule("AOTI637", "constants-differ", "warning")
+def constants_differ(context: Context) -> Iterator[Report]:
+    """Methods of one program have a constant of one name, but of another type or shape.
+
+    ## Why it matters
+    Methods share weights by the name that a constant had in the module. Where the names meet by accident, or
+    after one of the methods was changed, the shared bytes are wrong for one of them. Runtimes that compare
+    give each method its own copy, at the cost of the memory; older ones do not compare.
+
+    ## How it is checked
+    Dtype, sizes and strides of the constants that the payloads list, by name, between methods.
+
+    ## How to fix it
+    Export the methods from one module; rename what should not be shared.
+
+    ## Reports it prevents
+    Wrong numbers in the second method of a program, after a wrapper was renamed or a layer was resized.
+    """
+    artifact = context.artifact
+    if artifact is None or context.entry is not None:
+        return
+    first: dict[str, tuple[str, WeightTensor]] = {}
+    for model in artifact.models.values():
+        for tensor in _listed_constants(model):
+            method, known = first.setdefault(tensor.fqn, (model.name, tensor))
+            parts = [
+                f"{field} {getattr(known, field)} and {getattr(tensor, field)}"
+                for field in ("dtype", "sizes", "strides")
+                if getattr(known, field) != getattr(tensor, field)
+            ]
+            if parts:
+                yield Report(
+                    f"the constant {tensor.fqn!r} differs between methods {method!r} and {model.name!r}: "
+                    f"{', '.join(parts)}",
+                    "export the methods from one module, or rename the constant",
+                    (tensor.fqn,),
+                )
+
+
+def _listed_constants(model: Model) -> tuple[WeightTensor, ...]:
+    """Return what a method's payload lists; nothing where it lists none, or nothing that can be read."""
+    if not model.plugins or model.plugins[0].delegate is None:
+        return ()
+    weights = model.plugins[0].weights
+    if weights.kind != "tensors":
+        return ()
+    try:
+        return weights.tensors()
+    except AotiError:
+        return ()  # a damaged list has a finding of its own

@@ -16,7 +16,7 @@ from aoti_abi.payload import Variant
 from aoti_inspect.artifacts import open_artifact
 from aoti_inspect.artifacts.artifact import Artifact, Delegate, Model, Plugin
 from aoti_inspect.artifacts.audit import audit_artifact
-from aoti_inspect.artifacts.weights import Weights
+from aoti_inspect.artifacts.weights import Weights, WeightTensor
 from aoti_inspect.audit import ArtifactAudit, Settings
 from aoti_inspect.rules import all_rules
 from aoti_inspect.target import Target
@@ -217,6 +217,38 @@ def test_W1_named_weights_that_are_missing(blob_plugin, smallest_plugin):
 def test_weights_that_change_nothing():
     embedded = str(Path(__file__).resolve().parents[3] / "fixtures" / "plugins" / "mlp.so")
     assert codes(audit(placed(embedded, weights=Weights("blob", "b", size=1)))) >= {"AOTI635"}
+
+
+CONSTANT = WeightTensor("layer.weight", "float32", (3, 4), (4, 1), 0, "cpu", "k", 48)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sizes": (4, 4), "storage_nbytes": 64}, "sizes (3, 4) and (4, 4)"),
+        ({"strides": (1, 3)}, "strides (4, 1) and (1, 3)"),
+        ({"dtype": "int32"}, "dtype float32 and int32"),
+        ({}, None),
+        ({"fqn": "other.weight", "dtype": "int32"}, None),
+    ],
+)
+def test_B72_constants_of_one_name_that_differ(smallest_plugin, changes, words):
+    content = memoryview(Path(smallest_plugin).read_bytes())
+
+    def method(name: str, tensor: WeightTensor) -> Model:
+        weights = Weights("tensors", "t", tensors=lambda: (tensor,))
+        delegate = Delegate(0, "CudaBackend", (), None, ())
+        return Model(
+            name, (Plugin(name, name, len(content), lambda: content, weights=weights, delegate=delegate),)
+        )
+
+    models = {"one": method("one", CONSTANT), "two": method("two", CONSTANT._replace(**changes))}
+    found = [item for item in audit(Artifact("m.pte", "pte", models)).findings if item.code == "AOTI637"]
+    assert len(found) == (words is not None)
+    for finding in found:
+        assert finding.symbols == ("layer.weight",)
+        assert "between methods 'one' and 'two'" in finding.message
+        assert words in finding.message
 
 
 def test_weights_that_pytorch_does_not_bind(blob_plugin):
