@@ -88,6 +88,7 @@ class Plugin:
         variant: which GPU it is for, if it comes from a ``.pte``; None elsewhere.
         location: where its bytes lie in a file as they are; None if they are compressed.
         extern_nodes: name of the JSON with the operators that it calls through its host; None without one.
+        beside: names of the files of its model in the package, itself included; None outside of packages.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class Plugin:
         variant: Variant | None = None,
         location: Location | None = None,
         extern_nodes: str | None = None,
+        beside: frozenset[str] | None = None,
     ) -> None:
         self.name = name
         self.model = model
@@ -112,6 +114,7 @@ class Plugin:
         self.variant = variant
         self.location = location
         self.extern_nodes = extern_nodes
+        self.beside = beside
         self._read = read
         self._metadata = metadata
 

@@ -236,6 +236,7 @@ def _plugin(package: _Package, name: str, library: str, files: dict[str, str]) -
         weights=_weights(package, name, stem, files),
         location=tree.location(member),
         extern_nodes=None if nodes is None else tree.label(nodes),
+        beside=frozenset(files),
     )
 
 

@@ -181,7 +181,8 @@ def external_cubins(context: Context) -> Iterator[Report]:
 
     ## How it is checked
     The plugin calls `cuModuleLoad`, which takes a path, and no GPU code was found in the file. The paths are
-    the strings that end in `.cubin`; with a directory for cubins only their last parts count.
+    the strings that end in `.cubin`; with a directory for cubins only their last parts count. In a package
+    those count that are not among its files: an error, since PyTorch hands the package's own directory over.
 
     ## How to fix it
     Ship the `*.cubin` files in one directory and pass it as `cubin_dir`, ship the `.pt2` package, or compile
@@ -190,9 +191,21 @@ def external_cubins(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "CUDA driver error: file not found" on every machine but the one that compiled the model.
     """
-    plugin = context.plugin
-    if not plugin.gpu and "cuModuleLoad" in imports.names(plugin, "cuda-driver"):
-        paths = plugin.cubin_paths
+    plugin, entry = context.plugin, context.entry
+    if plugin.gpu or "cuModuleLoad" not in imports.names(plugin, "cuda-driver"):
+        return
+    paths = plugin.cubin_paths
+    if paths and entry is not None and entry.beside is not None:
+        beside = entry.beside
+        missing = tuple(path for path in paths if path.rpartition("/")[2] not in beside)
+        if missing:
+            yield Report(
+                f"opens GPU code that is not in its package: {listed(missing)}",
+                "make the package again; it lost its *.cubin files",
+                missing,
+                "error",
+            )
+    else:
         yield Report(
             "opens its GPU code by path (cuModuleLoad), and has none in itself"
             + (f": {listed(paths)}" if paths else ""),

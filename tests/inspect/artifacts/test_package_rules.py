@@ -266,6 +266,23 @@ def test_a_gpu_delegate_with_a_cpu_plugin(smallest_plugin):
     assert codes(audit(placed(smallest_plugin, delegate=delegate))) == {"AOTI650"}
 
 
+def test_B51_cubins_that_the_package_lost(tmp_path, compile_library, smallest_source):
+    source = f"""{smallest_source}
+    int cuModuleLoad(void **module, const char *path);
+    const char *const paths[] = {{"/tmp/me/ab/first.cubin", "/tmp/me/cd/second.cubin"}};
+    API int AOTInductorModelContainerGetNumConstants(void **m) {{ return cuModuleLoad(m, paths[(long)m]); }}
+    """
+    library = Path(compile_library(source, name="cubins.so")).read_bytes()
+
+    def found(**members: bytes) -> list[tuple[str, ...]]:
+        result = audit(open_artifact(write_zip(tmp_path / "m.pt2", package_members(library, **members))))
+        return [item.symbols for item in result.all_findings() if item.code == "AOTI505"]
+
+    assert found() == [("/tmp/me/ab/first.cubin", "/tmp/me/cd/second.cubin")]
+    assert found(first__cubin=b"x") == [("/tmp/me/cd/second.cubin",)]
+    assert found(first__cubin=b"x", second__cubin=b"x") == []
+
+
 def test_two_cxx_libraries_in_one_package(tmp_path, plugin_bytes):
     from aoti_inspect.artifacts.facts import read_facts
     from aoti_inspect.rules.package_scope import check_package
