@@ -62,7 +62,7 @@ def test_number_of_models_is_checked(synthetic, num_models):
 
 
 @pytest.mark.parametrize("device", ["gpu", "cpu:", "cpu:x", "", "cuda:-1", "cpu:1:2"])
-def test_device_text_is_checked(synthetic, device):
+def test_B53_device_text_is_checked(synthetic, device):
     with pytest.raises(InvalidArgument, match="no device"):
         Container(synthetic(), device=device)
 
