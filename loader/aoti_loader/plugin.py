@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from aoti_loader.staging import Staged
 
 
+#: What a library calls to start a thread of its own: ``std::thread`` goes through the second.
+_THREAD_STARTERS = ("pthread_create", "_ZNSt6thread15_M_start_thread", "thrd_create")
 #: Plugins that were closed while other threads had objects of theirs.
 _waiting: set[Plugin] = set()
 
@@ -201,6 +203,10 @@ class Plugin:
         handle = self._handle
         if handle is None:
             return self.kept_because is None
+        starters = [s.name for s in self.facts.elf.undefined if s.name.startswith(_THREAD_STARTERS)]
+        if starters:
+            self.kept_because = f"it can start threads ({starters[0]}), which may still run its code"
+            return False
         base = linker.base_of_handle(handle)
         end = base + max(segment.address + segment.memory_size for segment in self.facts.elf.segments)
         objects = thread_exit.run_destructors(base, end)

@@ -74,6 +74,33 @@ def test_D1_nodelete_is_the_reason(plugin: Callable[..., str]) -> None:
     assert "DF_1_NODELETE" in (loaded.kept_because or "")
 
 
+def test_D1_B43_a_plugin_that_starts_threads_stays(
+    compile_library: Callable[..., str], smallest_source: str, child: Callable[..., str]
+) -> None:
+    """Its thread would run on in memory that is no longer there."""
+    source = f"""{smallest_source}
+    #include <pthread.h>
+    #include <unistd.h>
+    static void *work(void *x) {{ for (;;) usleep(1000); }}
+    API int AOTInductorModelContainerGetNumConstants(void *c, size_t *n)
+    {{ pthread_t t; *n = 0; return pthread_create(&t, 0, work, 0); }}
+    """
+    code = """
+    import ctypes, sys, time, aoti_loader
+    plugin = aoti_loader.load(sys.argv[1], warn=False)
+    function = plugin.functions["AOTInductorModelContainerGetNumConstants"]
+    assert function(None, ctypes.byref(ctypes.c_size_t())) == 0
+    print(plugin.close(), plugin.kept_because)
+    print(plugin.close())
+    time.sleep(0.1)
+    """
+    path = compile_library(source, "-pthread", name="threads.so")
+    assert child(code, path).splitlines() == [
+        "False it can start threads (pthread_create), which may still run its code",
+        "False",
+    ]
+
+
 def test_D1_leases_keep_it(plugin: Callable[..., str]) -> None:
     loaded = aoti_loader.load(plugin(), warn=False)
     one, two = loaded.hold(), loaded.hold("a tensor")
