@@ -15,20 +15,27 @@ from aoti_abi.errors import AotiError, InvalidArgument
 from aoti_abi.versions import SUPPORTED_TORCH
 from aoti_inspect.audit import ArtifactAudit, Settings, exit_code
 from aoti_inspect.findings import SEVERITIES, Severity
+from aoti_inspect.terminal import HelpFormatter, columns, wrapped
 
 VERSION = "0.1.0"
 DEFAULT_HOSTS: tuple[str, ...] = ("builtin", *(f"torch=={v}" for v in SUPPORTED_TORCH), "executorch", "local")
 
 _DESCRIPTION = """\
-Audit AOTInductor plugins without loading them: what they export and need, in which hosts they will load,
-which features they will have there, and what to change. PATH is a plugin (.so), a package (.pt2, .pte, .ptd,
-.whl, .zip), a folder, a glob, or - for standard input. Sub-commands: `aoti-inspect rule CODE` explains a
-finding, `aoti-inspect facts FILE` prints what can be read from any ELF file, `aoti-inspect schema` prints the
-JSON schema of the report."""
+Audit AOTInductor plugins without loading them: what they export and need, in which hosts they will load, \
+which features they will have there, and what to change. PATH is a plugin (.so), a package (.pt2, .pte, \
+.ptd, .whl, .zip), a folder, a glob, or - for standard input."""
 
 _EPILOG = """\
-exit codes: 0 nothing found, 1 findings at or above --fail-on, 2 usage or unreadable input, 3 something could
-not be checked (it never counts as a pass)
+other commands:
+  aoti-inspect rule CODE    explain a finding; --all lists every rule
+  aoti-inspect facts FILE   print what can be read from any ELF file, as JSON
+  aoti-inspect schema       print the JSON schema of the report
+
+exit codes:
+  0  nothing found at or above --fail-on, and everything was checked
+  1  findings at or above --fail-on
+  2  wrong usage, or an input that can't be read
+  3  something could not be checked, which never counts as a pass
 
 examples:
   aoti-inspect model.so
@@ -37,19 +44,12 @@ examples:
   aoti-inspect rule AOTI401"""
 
 
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Help of a fixed width: asking the terminal for its own would import shutil on every run."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=108)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="aoti-inspect",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=_Formatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("paths", nargs="*", metavar="PATH", help="what to audit")
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         default="",
         metavar="KEY=VALUE,...",
         help="where it must run: glibc, glibcxx, cxxabi, machine, isa (joined by +), sm; `any` turns a check "
-        "off; default: this machine",
+        "off (isa=any); default: this machine",
     )
     parser.add_argument(
         "--fail-on",
@@ -82,9 +82,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--extract", metavar="DIR", help="write the plugins and weights of packages into DIR")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: auto")
-    parser.add_argument("-q", "--quiet", action="store_true", help="only findings")
+    parser.add_argument("-q", "--quiet", action="store_true", help="findings only")
     parser.add_argument(
-        "-v", "--verbose", action="count", default=0, help="symbols and notes; twice: details"
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="add findings of severity info, and symbols; twice: the file's details",
     )
     parser.add_argument(
         "-j", "--jobs", type=int, default=0, metavar="N", help="worker processes (default: by need)"
@@ -121,6 +125,8 @@ def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] == "schema":
         from aoti_inspect.report_json import schema_text  # noqa: PLC0415 - one sub-command needs it
 
+        if arguments[1:]:
+            raise InvalidArgument(f"`schema` takes no arguments, and got {arguments[1]!r}")
         _write(schema_text())
         return 0
     if arguments and arguments[0] == "facts":
@@ -200,17 +206,26 @@ def _render(audits: list[ArtifactAudit], settings: Settings, options: argparse.N
         return report_json.dumps(document) + "\n"
     from aoti_inspect import report_text  # noqa: PLC0415 - one format at a time
 
+    # What makes the exit code 1 is shown, whatever its severity.
+    info = bool(options.verbose) or options.fail_on == "info"
     if options.format == "concise":
-        return "".join(f"{line}\n" for audit in audits for line in report_text.concise(audit))
+        found = (line for audit in audits for line in report_text.concise(audit, info=info))
+        return "".join(f"{line}\n" for line in found)
     color = _use_color(options.color) and not options.output
     lines: list[str] = []
     for audit in audits:
-        block = list(report_text.render(audit, color=color, quiet=options.quiet, verbose=options.verbose))
+        shown = report_text.render(
+            audit, color=color, quiet=options.quiet, verbose=options.verbose, info=info
+        )
+        block = list(shown)
         if block and lines:
             lines.append("")
         lines += block
     if not options.quiet:
-        lines += ["", report_text.summary(audits, color=color)]
+        lines += ["", report_text.summary(audits, color=color, info=info)]
+    width = None if options.output else columns(sys.stdout)
+    if width is not None:
+        lines = [part for line in lines for part in wrapped(line, width)]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -57,6 +57,8 @@ def _not_there(argument: str, error: Exception) -> AotiError:
         return NotFound(
             "nothing matches this pattern", path=argument, hint="quote it only if it is a pattern"
         )
+    if isinstance(error, FileNotFoundError):
+        return NotFound("there is no such file", path=argument)
     cause = getattr(error, "strerror", None) or str(error)
     return NotFound("there is no such file", path=argument, cause=cause)
 

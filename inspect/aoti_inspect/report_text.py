@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from aoti_inspect.rules.compiler import fingerprint
@@ -37,17 +37,19 @@ def painter(color: bool) -> Paint:
 
 
 def render(
-    audit: ArtifactAudit, *, color: bool = False, quiet: bool = False, verbose: int = 0
+    audit: ArtifactAudit, *, color: bool = False, quiet: bool = False, verbose: int = 0, info: bool = False
 ) -> Iterator[str]:
     """Yield the lines of one artifact's report.
 
     Args:
         audit: what was found.
         color: whether to use terminal colours.
-        quiet: only findings, errors and what was not checked.
+        quiet: only findings, errors and what was not checked, below the name of what they are about.
         verbose: 1 adds the symbols behind each finding and the notes of each verdict, 2 the file's details.
+        info: whether to show findings of severity info; ``verbose`` does too.
     """
     paint = painter(color)
+    hidden = "" if info or verbose else "info"
     path = printable(audit.path)
     if audit.error is not None:
         yield from _error(audit.error, path, paint)
@@ -56,31 +58,31 @@ def render(
         yield f"{paint('bold', path)}: {audit.kind}, {counted(len(audit.plugins), 'plugin')}"
         for label, text in audit.summary:
             yield _row(printable(label), printable(text))
-    yield from _findings(audit.findings, paint, verbose)
-    for entry in audit.not_checked:
-        yield _unchecked(entry.code, entry.name, entry.reason, paint)
+    found = _found(audit, hidden, paint, verbose)
+    if quiet and found:
+        yield paint("bold", path)
+    yield from found
     for plugin in audit.plugins:
         if audit.kind != "plugin" and not quiet:
             yield ""
-        yield from _plugin(plugin, paint, quiet=quiet, verbose=verbose)
+        yield from _plugin(plugin, paint, hidden, quiet=quiet, verbose=verbose)
 
 
-def concise(audit: ArtifactAudit) -> Iterator[str]:
-    """Yield one line for each finding: ``path: CODE severity: message``."""
+def concise(audit: ArtifactAudit, *, info: bool = False) -> Iterator[str]:
+    """Yield one line for each finding: ``path: CODE severity: message``; those of severity info if asked."""
     if audit.error is not None:
         yield f"{printable(audit.path)}: unreadable: {printable(audit.error.message)}"
-    for finding in audit.findings:
-        yield f"{printable(audit.path)}: {finding.code} {finding.severity}: {printable(finding.message)}"
-    for plugin in audit.plugins:
-        for finding in plugin.findings:
-            name = printable(plugin.facts.name)
-            yield f"{name}: {finding.code} {finding.severity}: {printable(finding.message)}"
+    named = [(audit.path, finding) for finding in audit.findings]
+    named += [(plugin.facts.name, finding) for plugin in audit.plugins for finding in plugin.findings]
+    for name, finding in named:
+        if info or finding.severity != "info":
+            yield f"{printable(name)}: {finding.code} {finding.severity}: {printable(finding.message)}"
     for entry in audit.all_not_checked():
         yield f"{printable(audit.path)}: {entry.code} not checked: {printable(entry.reason)}"
 
 
-def summary(audits: list[ArtifactAudit], *, color: bool = False) -> str:
-    """Return the closing line: what was found in all artifacts together."""
+def summary(audits: list[ArtifactAudit], *, color: bool = False, info: bool = False) -> str:
+    """Return the closing line: what was found in all artifacts together, with ``info`` all severities."""
     paint = painter(color)
     findings = [finding for audit in audits for finding in audit.all_findings()]
     unreadable = sum(audit.error is not None for audit in audits)
@@ -92,6 +94,9 @@ def summary(audits: list[ArtifactAudit], *, color: bool = False) -> str:
         parts.append(paint("error", counted(errors, "error")))
     if warnings:
         parts.append(paint("warning", counted(warnings, "warning")))
+    notes = sum(finding.severity == "info" for finding in findings)
+    if info and notes:
+        parts.append(paint("info", f"{notes} info"))
     if unreadable:
         parts.append(paint("error", f"{unreadable} unreadable"))
     if unchecked:
@@ -102,7 +107,7 @@ def summary(audits: list[ArtifactAudit], *, color: bool = False) -> str:
     return f"Found {', '.join(parts)}{files}."
 
 
-def _plugin(plugin: PluginAudit, paint: Paint, *, quiet: bool, verbose: int) -> Iterator[str]:
+def _plugin(plugin: PluginAudit, paint: Paint, hidden: str, *, quiet: bool, verbose: int) -> Iterator[str]:
     facts = plugin.facts
     name = printable(facts.name)
     if not quiet:
@@ -110,9 +115,10 @@ def _plugin(plugin: PluginAudit, paint: Paint, *, quiet: bool, verbose: int) -> 
         for label, text in _facts_rows(facts, verbose):
             yield _row(label, printable(text))
         yield from _verdicts(plugin.verdicts, paint, verbose)
-    yield from _findings(plugin.findings, paint, verbose)
-    for entry in plugin.not_checked:
-        yield _unchecked(entry.code, entry.name, entry.reason, paint)
+    found = _found(plugin, hidden, paint, verbose)
+    if quiet and found:
+        yield paint("bold", name)
+    yield from found
 
 
 def describe(facts: PluginFacts) -> str:
@@ -238,10 +244,8 @@ def _range(hosts: list[str]) -> str:
     return f"{hosts[0]} to {hosts[-1].partition('==')[2]}"
 
 
-def _findings(findings: tuple[Finding, ...], paint: Paint, verbose: int) -> Iterator[str]:
+def _findings(findings: Iterable[Finding], paint: Paint, verbose: int) -> Iterator[str]:
     for finding in findings:
-        if finding.severity == "info" and not verbose:
-            continue
         head = f"{paint(finding.severity, f'{finding.severity}[{finding.code}]')} {finding.name}"
         yield f"  {head}: {printable(finding.message)}"
         if verbose and finding.symbols:
@@ -252,6 +256,12 @@ def _findings(findings: tuple[Finding, ...], paint: Paint, verbose: int) -> Iter
                 yield f"      {paint('dim', more)}"
         if finding.help:
             yield f"    help: {printable(finding.help)}"
+
+
+def _found(audit: ArtifactAudit | PluginAudit, hidden: str, paint: Paint, verbose: int) -> list[str]:
+    shown = (finding for finding in audit.findings if finding.severity != hidden)
+    lines = list(_findings(shown, paint, verbose))
+    return lines + [_unchecked(entry.code, entry.name, entry.reason, paint) for entry in audit.not_checked]
 
 
 def _error(error: AotiError, name: str, paint: Paint) -> Iterator[str]:

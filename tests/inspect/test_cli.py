@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -136,7 +138,8 @@ def test_quiet_leaves_only_findings(capsys: pytest.CaptureFixture[str]) -> None:
     main([*ANYWHERE, PLUGIN])
     whole = capsys.readouterr().out
     main(["-q", *ANYWHERE, PLUGIN])
-    text = capsys.readouterr().out
+    name, _, text = capsys.readouterr().out.partition("\n")
+    assert name == PLUGIN
     assert text
     assert text in whole
     assert "exports" in whole
@@ -161,6 +164,42 @@ def test_concise_is_a_line_a_finding(capsys: pytest.CaptureFixture[str], compile
     main(["--format", "concise", *ANYWHERE, path])
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith(f"{path}: AOTI102 error: ") for line in lines)
+
+
+@pytest.mark.parametrize("form", ["text", "concise"])
+def test_findings_of_severity_info_show_if_asked_for_or_if_they_fail(
+    capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    shown = {}
+    for arguments in ((), ("-v",), ("--fail-on", "info")):
+        main(["--format", form, *arguments, *ANYWHERE, PLUGIN])
+        shown[arguments] = "AOTI130" in capsys.readouterr().out
+    assert shown == {(): False, ("-v",): True, ("--fail-on", "info"): True}
+
+
+def test_the_summary_counts_what_made_the_exit_code_1(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    plugin = shutil.copy(PLUGIN, tmp_path)  # without its metadata, and so without a warning about it
+    assert main(["--fail-on", "info", *ANYWHERE, plugin]) == 1
+    assert re.fullmatch(r"Found \d+ info\.", capsys.readouterr().out.splitlines()[-1])
+
+
+def test_schema_takes_no_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "report.json"]) == 2
+    assert "takes no arguments" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nowhere.so"]) == 2
+    assert capsys.readouterr().err == "aoti-inspect: error: nowhere.so: there is no such file\n"
+
+
+def test_an_unknown_rule_is_answered_with_the_closest_as_it_is_written(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["rule", "aoti4011"]) == 2
+    assert "did you mean AOTI401? `aoti-inspect rule --all` lists" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from aoti_inspect.artifacts.ptd import named_blob, read_tensor_file
 from aoti_inspect.artifacts.pte_method import DelegateRecord, Method, read_method
 from aoti_inspect.artifacts.segments import program_container, read_segments
 from aoti_inspect.artifacts.weights import Location, Weights, WeightTensor
+from aoti_inspect.rules.wording import counted, sized
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:
@@ -256,7 +257,8 @@ def _fqn_weights(named: dict[str, NamedBlob], payload: Payload, anomalies: list[
 def _summary(models: dict[str, Model], named: dict[str, NamedBlob]) -> tuple[tuple[str, str], ...]:
     lines = [("methods", ", ".join(models) or "none")]
     if named:
-        lines.append(("named data", f"{len(named)} keys, {sum(blob.size for blob in named.values())} bytes"))
+        total = sum(blob.size for blob in named.values())
+        lines.append(("named data", f"{counted(len(named), 'key')}, {sized(total)}"))
     for model in models.values():
         if model.operators:
             lines.append((f"{model.name} also runs", ", ".join(model.operators)))

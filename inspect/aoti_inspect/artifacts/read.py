@@ -7,6 +7,7 @@ import os
 from aoti_abi.errors import AccessFailed, AotiError, InvalidProgram, NotFound, NotSupported
 from aoti_inspect.artifacts.artifact import Artifact
 from aoti_inspect.artifacts.mapped import MappedFile, MemorySource, Source
+from aoti_inspect.rules.wording import counted, sized
 
 _ELF_MAGIC = b"\x7fELF"
 _KNOWN = "pass a .so, .pt2, .pte, a folder or a zip archive with them"
@@ -153,7 +154,7 @@ def _open_tensor_file(source: Source) -> Artifact:
         "ptd",
         {},
         anomalies=tuple(anomalies),
-        summary=(("named data", f"{len(named)} keys, {total} bytes"),),
+        summary=(("named data", f"{counted(len(named), 'key')}, {sized(total)}"),),
         named_data=named,
         sources=(source,),
     )

@@ -80,9 +80,7 @@ def common_reasons(plugin: PluginFacts, target: Target) -> list[str]:
                 reasons.append(f"it needs {newer.need.version}{because}, the target has {prefix}{limit}")
     lacking = [] if target.isa is None else missing_isa(used_isa(plugin), target.isa)
     if lacking:
-        reasons.append(
-            f"it uses {' '.join(lacking)}, which the target's processor lacks: illegal instruction"
-        )
+        reasons.append(f"it uses {listed(lacking)}, which the target's processor lacks: illegal instruction")
     return reasons
 
 

@@ -114,9 +114,11 @@ def find_rule(text: str) -> Rule:
             return entry
     import difflib  # noqa: PLC0415 - only a mistyped code pays for it
 
-    names = [label for entry in RULES.values() for label in (entry.code.lower(), entry.name)]
+    names = {label.lower(): label for entry in RULES.values() for label in (entry.code, entry.name)}
     close = difflib.get_close_matches(wanted, names, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "`aoti-inspect rule --all` lists every rule"
+    hint = "`aoti-inspect rule --all` lists every rule"
+    if close:
+        hint = f"did you mean {names[close[0]]}? {hint}"
     raise NotFound(f"no rule {text!r}", hint=hint)
 
 
