@@ -11,7 +11,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aoti_abi.errors import AccessFailed, AotiError
+from aoti_inspect.cli import VERSION
 from aoti_inspect.output import discard_standard_output, write_standard_output
+from aoti_inspect.rules.wording import counted
+from aoti_inspect.terminal import HelpFormatter
 from aoti_inspect.text import printable, printable_error
 
 if TYPE_CHECKING:
@@ -20,11 +23,21 @@ if TYPE_CHECKING:
     from aoti_executor.model import Model
 
 _EPILOG = """\
-inputs: --input NAME=FILE gives one array (.npy), where NAME is the plugin's name of the input, its number, or
-a keyword argument; --input FILE.npz gives several, under such names or as in0, in1, ...; --input FILE.npy the
-next one in order. bfloat16 and other types that .npy files lack are read from float32 and written as float32.
-exit codes: 0 it ran, 1 the model could not be loaded or the run failed, 2 usage or unreadable input.
-"""
+inputs:
+  --input FILE.npy        the next input in order
+  --input NAME=FILE.npy   one input by its name (see --info), number or keyword
+  --input FILE.npz        several, under such names or as in0, in1, ...
+bfloat16 and other types that .npy files lack are read from float32 and written as float32. Arrays need numpy.
+
+exit codes:
+  0  it ran
+  1  the model could not be loaded, or the run failed
+  2  wrong usage, or an input that can't be read
+
+examples:
+  aoti-run model.so --info
+  aoti-run model.so --input in.npy --output out.npz
+  aoti-run model.pt2 --bench 1000"""
 
 
 #: The duration of each run is kept, for the percentiles.
@@ -41,26 +54,42 @@ def build_parser() -> argparse.ArgumentParser:
         prog="aoti-run",
         description="Run an AOTInductor plugin, package or ExecuTorch program, if possible without PyTorch.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
-    parser.add_argument("path", help="a plugin (.so), package (.pt2), program (.pte) or folder")
+    parser.add_argument(
+        "path", metavar="PATH", help="a plugin (.so), package (.pt2), program (.pte) or folder"
+    )
+    parser.add_argument("--version", action="version", version=f"aoti-run {VERSION}")
+    parser.add_argument(
+        "-i",
+        "--input",
+        metavar="[NAME=]FILE",
+        action="append",
+        default=[],
+        help="an array, or several; see below; may be repeated",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write outputs to FILE.npz, or the only one to FILE.npy"
+    )
+    parser.add_argument("--info", action="store_true", help="say what the model is and takes")
+    parser.add_argument("--constants", action="store_true", help="list the model's constants")
+    parser.add_argument("--bench", metavar="N", type=int, help="time N runs; random inputs if none are given")
     parser.add_argument("--method", metavar="NAME", help="the model of a package or method of a program")
-    parser.add_argument("--input", "-i", metavar="[NAME=]FILE", action="append", default=[], help="see below")
-    parser.add_argument(
-        "--output", "-o", metavar="FILE", help="write outputs to FILE.npz, or the only one to FILE.npy"
-    )
     parser.add_argument("--weights", metavar="FILE", help="a weights blob, for a plugin that has none inside")
-    parser.add_argument("--host", choices=("auto", "builtin", "torch", "process"), default="auto")
     parser.add_argument(
-        "--device", metavar="DEVICE", help="cpu or cuda:N; what the model was compiled for if left out"
+        "--host",
+        choices=("auto", "builtin", "torch", "process"),
+        default="auto",
+        help="who provides aoti_torch_*: the toolkit's own library, LibTorch, or this process "
+        "(default: the first that has all the plugin calls)",
+    )
+    parser.add_argument(
+        "--device", metavar="DEVICE", help="cpu or cuda:N (default: what the model was compiled for)"
     )
     parser.add_argument("--threads", metavar="N", type=int, help="the largest OpenMP team")
     parser.add_argument(
         "--no-check", action="store_true", help="don't check inputs against what the model expects"
     )
-    parser.add_argument("--bench", metavar="N", type=int, help="time N runs; random inputs if none are given")
-    parser.add_argument("--constants", action="store_true", help="list the model's constants")
-    parser.add_argument("--info", action="store_true", help="say what the model is and takes")
     return parser
 
 
@@ -105,6 +134,8 @@ def _main(options: argparse.Namespace) -> int:
         raise _Usage(f"{options.path}: there is no such file")
     if options.bench is not None and not 1 <= options.bench <= _MOST_RUNS:
         raise _Usage(f"--bench takes a number from 1 to {_MOST_RUNS}")
+    if options.threads is not None and options.threads < 1:
+        raise _Usage(f"--threads takes a number of at least 1, not {options.threads}")
     if options.output is not None and not options.output.endswith((".npz", ".npy")):
         raise _Usage(f"{options.output}: outputs are written as .npz or .npy")
     arrays = [_read(text) for text in options.input]
@@ -129,7 +160,8 @@ def _main(options: argparse.Namespace) -> int:
         if not arrays and not options.bench and (listing or model.container.num_inputs):
             if listing:
                 return 0
-            raise _Usage(f"the model takes {model.container.num_inputs} inputs; give them with --input")
+            takes = counted(model.container.num_inputs, "input")
+            raise _Usage(f"the model takes {takes}, and none is given: use --input")
         inputs = _assign(model, arrays) if arrays else _random(model)
         results = model.run(inputs)
         if options.output:
@@ -147,7 +179,7 @@ def _numpy() -> Any:
     try:
         import numpy as np  # noqa: PLC0415 - optional: only arrays in files need it
     except ImportError:
-        raise _Usage("arrays in files need numpy: pip install numpy") from None
+        raise _Usage("arrays need numpy: pip install numpy") from None
     return np
 
 
@@ -196,11 +228,11 @@ def _assign(model: Model, arrays: list[tuple[str | None, Any]]) -> list[Any]:
             _place(model, slots, name, content)
     for value in pending:
         if None not in [slot if slot is None else 0 for slot in slots]:
-            raise _Usage(f"the model takes {count} inputs, more were given")
+            raise _Usage(f"the model takes {counted(count, 'input')}, and more were given")
         slots[next(index for index, slot in enumerate(slots) if slot is None)] = value
     missing = [str(index) for index, slot in enumerate(slots) if slot is None]
     if missing:
-        raise _Usage(f"the model takes {count} inputs; missing: {', '.join(missing)}")
+        raise _Usage(f"the model takes {counted(count, 'input')}; missing: {', '.join(missing)}")
     return [_convert(model, index, value) for index, value in enumerate(slots)]
 
 
@@ -235,15 +267,16 @@ def _random(model: Model) -> list[Any]:
     from aoti_abi.codes import DTYPES  # noqa: PLC0415 - only without inputs
     from aoti_executor.tensor import extended_dtype  # noqa: PLC0415 - as above
 
-    np = _numpy()
-    generator = np.random.default_rng(0)
-    arrays = []
+    wanted = []
     for index in range(model.container.num_inputs):
         spec = model.inputs[model.plugin_index(index)]
         if spec.sizes is None or spec.dtype is None:
             raise _Usage("the plugin does not tell the shapes of its inputs: give them with --input")
-        shape = tuple(max(extent.low, 1) for extent in spec.sizes)
-        dtype = DTYPES[spec.dtype]
+        wanted.append((tuple(max(extent.low, 1) for extent in spec.sizes), DTYPES[spec.dtype]))
+    np = _numpy()
+    generator = np.random.default_rng(0)
+    arrays = []
+    for shape, dtype in wanted:
         scalar = np.dtype(dtype.numpy) if dtype.numpy else extended_dtype(dtype.name)
         if dtype.name.startswith(("float", "bfloat", "complex")):
             arrays.append(generator.standard_normal(shape).astype(scalar))
@@ -304,7 +337,7 @@ def _show(results: Sequence[Any]) -> None:
             continue
         text = str(_numpy().array2string(_plain(tensor), threshold=20, edgeitems=3, max_line_width=100))
         shape = ", ".join(map(str, tensor.shape))
-        lines.append(f"out{index}: {tensor.dtype}[{shape}]")
+        lines.append(f"out{index}: {tensor.dtype}({shape})")
         lines.extend(f"  {line}" for line in text.splitlines())
     _say("\n".join(lines))
 

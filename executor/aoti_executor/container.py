@@ -21,6 +21,7 @@ from aoti_executor.openmp import hold_teams
 from aoti_executor.tensor import Tensor
 from aoti_executor.views import View, allocate, copy_elements, view
 from aoti_executor.weights import Weights
+from aoti_inspect.rules.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -160,10 +161,13 @@ class Container:
         """Refuse a number of inputs that would make the plugin abort (behaviour E1)."""
         if count != self.num_inputs:
             raise InvalidArgument(
-                f"the model takes {self.num_inputs} inputs and gives {self.num_outputs} outputs; "
-                f"{count} inputs were given",
+                f"{self._takes()}; {count} were given",
                 path=self.plugin.path,
             )
+
+    def _takes(self) -> str:
+        inputs, outputs = counted(self.num_inputs, "input"), counted(self.num_outputs, "output")
+        return f"the model takes {inputs} and gives {outputs}"
 
     def describe_input(self, index: int) -> str:
         """Return how messages call an input."""
@@ -270,8 +274,7 @@ class Container:
         self.check_count(len(inputs))
         if len(outputs) != self.num_outputs:
             raise InvalidArgument(
-                f"the model takes {self.num_inputs} inputs and gives {self.num_outputs} outputs; "
-                f"{len(inputs)} and {len(outputs)} were given",
+                f"{self._takes()}; {len(inputs)} and {len(outputs)} were given",
                 path=self.plugin.path,
             )
         for index, value in enumerate(outputs):

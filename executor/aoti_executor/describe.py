@@ -54,9 +54,10 @@ def describe_model(model: Model) -> str:
         f"device: {container.device}",
     ]
     names = model.argument_names()
-    lines.append(f"inputs: {container.num_inputs}")
-    for index, known in enumerate(names):
-        lines.append(f"  {printable(known[0])}: {model.inputs[model.plugin_index(index)]}")
+    specs = [str(model.inputs[model.plugin_index(index)]) for index in range(container.num_inputs)]
+    unknown = " (?: not recorded in the plugin)" if any("?" in spec for spec in specs) else ""
+    lines.append(f"inputs: {container.num_inputs}{unknown}")
+    lines += [f"  {printable(known[0])}: {spec}" for known, spec in zip(names, specs, strict=True)]
     lines.append(f"outputs: {container.num_outputs}")
     constants = container.weights.table
     if constants is None:

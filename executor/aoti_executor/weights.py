@@ -148,7 +148,7 @@ class Weights:
                 raise InvalidState(
                     "the model has its weights already, and a blob can be bound only once",
                     path=self._handle.path,
-                    hint="load the plugin's model a second time, or use update_constants",
+                    hint="leave the blob out; update_constants replaces values",
                 )
             memory = view(_as_bytes(blob), "the blob")
             size = memory.span

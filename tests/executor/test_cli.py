@@ -67,8 +67,8 @@ def test_single_output_to_npy(tmp_path):
 def test_outputs_are_shown(capsys):
     assert main([str(STRUCTURED / "tree.so"), "-i", str(STRUCTURED / "tree.npz")]) == 0
     text = capsys.readouterr().out
-    assert "out0: float32[5]" in text
-    assert "out4: bfloat16[5]" in text
+    assert "out0: float32(5)" in text
+    assert "out4: bfloat16(5)" in text
     assert "out6: None" in text
 
 
@@ -94,7 +94,8 @@ def test_bench(capsys):
     ("arguments", "code", "message"),
     [
         (["/nonexistent.so"], 2, "no such file"),
-        ([MLP], 2, "takes 1 inputs; give them with --input"),
+        ([MLP], 2, "takes 1 input, and none is given: use --input"),
+        ([MLP, "--threads", "0"], 2, "--threads takes a number of at least 1, not 0"),
         ([MLP, "--bench", "5"], 2, "does not tell the shapes"),
         ([MLP, "--bench", "0"], 2, "a number from 1 to"),
         ([MLP, "--bench", "99999999999999999999"], 2, "a number from 1 to"),
@@ -204,3 +205,20 @@ def test_percentiles():
         <= timing.percentiles[2]
         <= timing.longest
     )
+
+
+def test_the_version_and_the_help_are_those_of_the_toolkit(capsys):
+    from aoti_inspect.cli import VERSION
+
+    for option in ("--version", "--help"):
+        with pytest.raises(SystemExit) as stop:
+            main([option])
+        assert stop.value.code == 0
+    version, text = capsys.readouterr().out.split("\n", 1)
+    assert version == f"aoti-run {VERSION}"
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_what_a_plugin_does_not_record_is_explained(capsys):
+    assert main([MLP, "--info"]) == 0
+    assert "inputs: 1 (?: not recorded in the plugin)\n  arg4_1: ?(?, ?)\n" in capsys.readouterr().out

@@ -27,7 +27,7 @@ def mlp():
 def test_E1_wrong_number_of_inputs_names_all_numbers(mlp):
     for inputs in ([], [np.zeros((8, 16), "f")] * 2):
         with pytest.raises(
-            InvalidArgument, match=rf"takes 1 inputs and gives 1 outputs; {len(inputs)} inputs"
+            InvalidArgument, match=rf"takes 1 input and gives 1 output; {len(inputs)} were given"
         ):
             mlp.run(inputs)
 

@@ -187,7 +187,13 @@ class Model(NamedTuple):
         if self.problems:
             raise self.problems[0]
         if not self.plugins:
-            raise NotFound(f"{self.name!r} has no AOTInductor plugin")
+            others = (
+                f"; its work is done by {', '.join(self.other_delegates)}" if self.other_delegates else ""
+            )
+            raise NotFound(
+                f"{self.name!r} has no AOTInductor plugin{others}",
+                hint="pass what was lowered with AOTInductor; aoti-inspect says what a file holds",
+            )
         delegates = {plugin.delegate.number for plugin in self.plugins if plugin.delegate is not None}
         if len(self.plugins) == 1 and self.plugins[0].variant is None:
             return self.plugins[0]
@@ -305,5 +311,6 @@ def choose(models: dict[str, Model], name: str | None, path: str, noun: str) -> 
         if candidate in models:
             return models[candidate]
     if not models:
-        raise NotFound(f"it holds no {noun}", path=path)
+        hint = "pass what was compiled with AOTInductor; aoti-inspect says what a file holds"
+        raise NotFound(f"it holds no {noun}", path=path, hint=hint)
     raise InvalidArgument(f"it holds {len(models)} {noun}s, so one must be named: {listed}", path=path)
