@@ -19,8 +19,8 @@ from aoti_inspect.artifacts.segments import tensor_container
 from aoti_inspect.audit import ArtifactAudit, Settings
 from aoti_inspect.cli import main
 from aoti_inspect.collect import collect
-from aoti_inspect.hosts.closure import judge_files
 from aoti_inspect.hosts.library_search import LibrarySearch
+from aoti_inspect.hosts.verdicts import judge_all
 from aoti_inspect.plugin import read_plugin
 from aoti_inspect.report_json import dumps
 from aoti_inspect.report_text import render
@@ -154,7 +154,7 @@ def test_a_tensor_file_of_another_format_is_refused_whatever_its_mark(mark: byte
 
 @pytest.mark.parametrize("name", ["x.pte!a\0b", "x.pte!\ud800", ""])
 def test_a_plugin_under_a_name_that_no_file_can_have_is_judged(name: str) -> None:
-    verdict = judge_files(read_plugin(PLUGIN)._replace(name=name), None, SETTINGS.target)
+    (verdict,) = judge_all(read_plugin(PLUGIN)._replace(name=name), ("local",), SETTINGS.target)
     assert verdict.outcome == "will not load"
 
 
