@@ -10,6 +10,7 @@ import os
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -295,6 +296,40 @@ def test_names_that_overlap_without_end_are_refused(elf_writer):
         struct.pack_into("<I", data, table + 24 * index, 1 + index % 100)
     with pytest.raises(InvalidProgram, match="overlap each other without end"):
         facts_of(bytes(data))
+
+
+def one_long_chain(data: bytes, address_of: int) -> bytes:
+    """Put every symbol into one chain, which each bucket leads to; a Bloom filter lets all through."""
+    changed = bytearray(data)
+    image = ElfImage(data, "test.so")
+    at = image.space.offset_of(image.dynamic.values[address_of])  # type: ignore[union-attr]
+    if address_of == DT_HASH:
+        buckets, symbols = struct.unpack_from("<II", changed, at)
+        struct.pack_into(f"<{buckets}I", changed, at + 8, *[1] * buckets)
+        chain = [0, *range(2, symbols), 0]
+        struct.pack_into(f"<{symbols}I", changed, at + 8 + 4 * buckets, *chain)
+        return bytes(changed)
+    buckets, first, words, _ = struct.unpack_from("<IIII", changed, at)
+    changed[at + 16 : at + 16 + 8 * words] = b"\xff" * (8 * words)
+    table = at + 16 + 8 * words
+    struct.pack_into(f"<{buckets}I", changed, table, *[first] * buckets)
+    count = image.symbol_table.count - first
+    hashes = struct.unpack_from(f"<{count}I", changed, table + 4 * buckets)
+    ends = [value & ~1 for value in hashes[:-1]] + [hashes[-1] | 1]
+    struct.pack_into(f"<{count}I", changed, table + 4 * buckets, *ends)
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(("style", "tag"), [("sysv", DT_HASH), ("gnu", DT_GNU_HASH)])
+def test_lookups_in_a_chain_without_end_are_bounded(elf_writer, style: str, tag: int):
+    """A thousand lookups along a chain of thousands of symbols would take a minute."""
+    names = [f"AOTInductorModelContainer{number}" for number in range(3000)]
+    writer = elf_writer(defined=names, undefined=["u"], hashes=(style,))
+    data = one_long_chain(writer.build(), tag)
+    start = time.monotonic()
+    with pytest.raises(InvalidProgram, match="chains of the hash table are too long"):
+        facts_of(data)
+    assert time.monotonic() - start < 5
 
 
 def test_a_chain_of_versions_without_end_is_bounded(elf_writer):

@@ -80,8 +80,12 @@ class GnuHash(NamedTuple):
             last += len(low)
         return None
 
-    def candidates(self, name: bytes) -> Iterator[int]:
-        """Yield the indices of the symbols that may have this name, as the dynamic linker tries them."""
+    def candidates(self, name: bytes) -> Iterator[int | None]:
+        """Go along the chain of this name's bucket, as the dynamic linker does.
+
+        Yields:
+            The index of each symbol that may have the name; None for one whose hash is another's.
+        """
         value = gnu_hash(name)
         word, mark = self.layout.word, self.layout.mark
         raw = self.read(self.bloom + word.size * (value // self.layout.bits & (self.words - 1)), word.size)
@@ -100,8 +104,7 @@ class GnuHash(NamedTuple):
             if len(raw) < 4:
                 return
             (entry,) = struct.unpack(f"{mark}I", raw)
-            if (entry ^ value) >> 1 == 0:
-                yield at
+            yield at if (entry ^ value) >> 1 == 0 else None
             if entry & 1:
                 return
 

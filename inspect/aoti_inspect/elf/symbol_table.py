@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 _SAMPLES = 8
 #: Entries behind the last one that a hash table covers that are looked at.
 _MAX_EXTRA = 1 << 16
+#: Linkers make about as many buckets as there are symbols; a longer chain than this comes from none of them.
+_LONG_CHAIN = 64
+#: Steps beyond that in all lookups together, a second's work.
+_MAX_STEPS = 1 << 18
 
 
 class SymbolTable:
@@ -71,6 +75,7 @@ class SymbolTable:
         self._strings = strings
         self._note = note
         self.address = None if dynamic is None else dynamic.values.get(elf.DT_SYMTAB)
+        self._patience = _MAX_STEPS
         self.versions = SymbolVersions(space, layout, dynamic, strings=strings, note=note)
 
     @property
@@ -229,12 +234,24 @@ class SymbolTable:
         """Return the entry to which the hash table leads for a defined ``name``; None if it leads nowhere.
 
         Of several versions of one name the default one counts. DT_GNU_HASH goes before DT_HASH, as in glibc.
+
+        Raises:
+            InvalidProgram: the table's chains are so long that lookups do not end in reasonable time.
         """
         table = self.gnu_hash or self.sysv_hash
         if table is None or self.address is None:
             return None
         hidden = None
-        for index in table.candidates(name):
+        for step, index in enumerate(table.candidates(name)):
+            if step >= _LONG_CHAIN:
+                self._patience -= 1
+                if self._patience < 0:
+                    raise InvalidProgram(
+                        "the chains of the hash table are too long to look names up",
+                        hint="no linker writes this; the file was made to keep a reader busy",
+                    )
+            if index is None:
+                continue
             raw = self._space.read(self.address + index * self.entry_size, self.entry_size)
             if len(raw) < self.entry_size:
                 return hidden
