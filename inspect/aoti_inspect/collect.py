@@ -11,6 +11,8 @@ from aoti_abi.errors import AccessFailed, AotiError, NotFound
 _SUFFIXES = (".so", ".pt2", ".pte", ".ptd", ".whl", ".zip")
 #: A folder with more artifacts than this is taken for a mistake (a file system's root, a mount).
 _LIMIT = 100_000
+#: Folders in folders in folders: more is no place to keep models.
+_MOST_LEVELS = 200
 STDIN = "-"
 
 
@@ -83,6 +85,11 @@ def _walk(folder: str) -> list[str]:
 
     paths: list[str] = []
     for root, folders, files in os.walk(folder, onerror=refuse):
+        # Python 3.11 and older go down by recursion.
+        if root.count(os.sep, len(folder)) > _MOST_LEVELS:
+            raise AccessFailed(
+                f"it holds folders nested over {_MOST_LEVELS} deep", path=folder, hint="name a folder in it"
+            )
         folders.sort()
         for name in sorted(files):
             path = os.path.join(root, name)

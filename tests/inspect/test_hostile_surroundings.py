@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_abi.errors import AotiError, NotFound, NotSupported
+from aoti_abi.errors import AccessFailed, AotiError, NotFound, NotSupported
 from aoti_inspect import parallel
 from aoti_inspect.artifacts.segments import tensor_container
 from aoti_inspect.audit import ArtifactAudit, Settings
@@ -126,6 +126,22 @@ def test_a_lone_surrogate_from_a_json_file_becomes_an_escape(code: int) -> None:
 
 
 # Odd files
+
+
+def test_folders_nested_without_end_are_refused(tmp_path: Path) -> None:
+    below = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1100):
+        os.mkdir("x", dir_fd=below)
+        inner = os.open("x", os.O_RDONLY, dir_fd=below)
+        os.close(below)
+        below = inner
+    os.close(below)
+    try:
+        with pytest.raises(AccessFailed, match="nested over 200 deep"):
+            collect([str(tmp_path)])
+    finally:
+        # What removes temporary folders later would trip over it.
+        subprocess.run(["rm", "-rf", str(tmp_path / "x")], check=True)
 
 
 def test_a_library_that_is_a_pipe_is_passed_over(tmp_path: Path) -> None:
