@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _PREFIX = "AOTInductorModelContainer"
 _MOST_NAMES = 1 << 20
 _MAX_SPEC = 16 << 20
+_MOST_WRITTEN = 1 << 30
 
 
 def main(arguments: list[str]) -> None:
@@ -48,6 +49,8 @@ def _limit(seconds: float, memory: int | None) -> None:
     threads = os.cpu_count() or 1
     processor = max(1, int(seconds * threads) + 1)
     resource.setrlimit(resource.RLIMIT_CPU, (processor, processor + 1))
+    # What a plugin prints lands in a file; one that prints without end is killed before the disk is full.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_MOST_WRITTEN, _MOST_WRITTEN))
     if memory is not None:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 from aoti_abi import errors
@@ -30,6 +31,8 @@ _KEPT = (
 )
 _REPLY_LIMIT = 64 << 20
 _WORDS_LIMIT = 4096
+#: How often it is seen whether the child has ended, seconds; its answer is noticed at once.
+_POLL = 0.05
 
 
 class ProbedConstant(NamedTuple):
@@ -139,25 +142,36 @@ def _wait(child: subprocess.Popen[bytes], reply_end: int, timeout: float) -> tup
     deadline = time.monotonic() + timeout
     parts: list[bytes] = []
     length = 0
-    timed_out = False
+    ended = timed_out = False
     with os.fdopen(reply_end, "rb", buffering=0) as stream:
         while length <= _REPLY_LIMIT:
+            # A process that the plugin started may hold the pipe open when the child has long ended.
+            ended = ended or _has_ended(child)
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([stream], [], [], left)[0]:
-                timed_out = True
+            timed_out = left <= 0 and not ended
+            if timed_out:
                 break
-            data = stream.read(1 << 16)
-            if not data:
+            if select.select([stream], [], [], 0 if ended else min(left, _POLL))[0]:
+                data = stream.read(1 << 16)
+                if not data:
+                    break
+                parts.append(data)
+                length += len(data)
+            elif ended:
                 break
-            parts.append(data)
-            length += len(data)
-    try:
-        child.wait(0 if timed_out else max(0.1, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        timed_out = True
+    while not timed_out and not _has_ended(child):
+        timed_out = time.monotonic() > deadline
+        time.sleep(_POLL / 10)
+    # The child, or what it left behind; until it is waited for, no other group can have its number.
+    with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+    child.wait()
     return b"".join(parts), timed_out
+
+
+def _has_ended(child: subprocess.Popen[bytes]) -> bool:
+    """Whether a child has ended; it stays to be waited for."""
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _last_words(stream: Any) -> str:

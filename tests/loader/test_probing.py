@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -54,6 +56,45 @@ def test_an_exit_is_a_crash_too(plugin: Callable[..., str]) -> None:
 def test_a_hang_is_ended(plugin: Callable[..., str]) -> None:
     found = aoti_loader.probe(plugin("-DCREATE_HANGS"), timeout=1)
     assert found.outcome == "timed out"
+
+
+def test_processes_that_a_plugin_leaves_behind_are_ended(
+    compile_library: Callable[..., str], tmp_path: Path
+) -> None:
+    mark = tmp_path / "pid"
+    source = """
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        __attribute__((constructor)) static void leave(void)
+        {
+            if (fork() == 0) {
+                FILE *file = fopen(MARK, "w");
+                fprintf(file, "%d", getpid());
+                fclose(file);
+                sleep(60);
+                _exit(0);
+            }
+            while (access(MARK, R_OK)) usleep(1000);
+            usleep(20000);
+            _exit(5);
+        }
+        int AOTInductorModelContainerRun(void) { return 0; }
+        int AOTInductorModelContainerDelete(void) { return 0; }
+        int AOTInductorModelContainerCreateWithDevice(void) { return 0; }
+        int AOTInductorModelContainerGetNumInputs(void) { return 0; }
+        int AOTInductorModelContainerGetNumOutputs(void) { return 0; }
+        int AOTInductorModelContainerCreate(void) { return 0; }
+    """
+    start = time.monotonic()
+    found = aoti_loader.probe(compile_library(source, f'-DMARK="{mark}"'), timeout=50)
+    assert (found.outcome, found.exit_code) == ("crashed", 5)
+    assert time.monotonic() - start < 20
+    status = Path(f"/proc/{mark.read_text()}/stat")
+    # Whoever adopted it may still have to wait for it.
+    while status.exists() and status.read_text().split()[2] != "Z":
+        assert time.monotonic() - start < 30
+        time.sleep(0.01)
 
 
 def test_what_a_plugin_prints_is_no_answer(plugin: Callable[..., str]) -> None:
