@@ -1,10 +1,12 @@
-"""What it costs to inspect a plugin in a package, against the same plugin as a file, and a package of 2 GB.
+"""What packages cost: to inspect one, against the same plugin as a file, and to load one.
 
 Usage: python benchmarks/bench_artifacts.py [--runs N] [--plugin FILE]
 
-Whole processes are timed in turn, so that a busy machine slows all of them alike; the table gives medians.
+Whole processes are timed in turn, so that a busy machine slows all of them alike; the tables give medians.
 The large package has a blob of 2 GB that is one hole, so it takes no space on disk. What a run reads is
-counted by the kernel (``rchar``) and, for what is mapped, by the pages that are resident at its end.
+counted by the kernel (``rchar``) and, for what is mapped, by the pages that are resident at its end. Loading
+is measured on a plugin of 64 MiB in a package with that blob; it needs a C compiler and the C libraries,
+which it builds with CMake.
 """
 
 from __future__ import annotations
@@ -38,9 +40,47 @@ print(read, status["VmHWM"].split()[0], status["RssFile"].split()[0])
 """
 
 
+#: A plugin that is mostly data, so that a copy of it shows.
+LARGE = """
+#include <stddef.h>
+const char data[64 << 20] = {1};
+const char *look(size_t i) { return &data[i]; }
+int AOTInductorModelContainerCreateWithDevice(void **c, size_t n, const char *d, const char *b)
+{ *c = &data; return 0; }
+int AOTInductorModelContainerDelete(void *c) { return 0; }
+int AOTInductorModelContainerGetNumInputs(void *c, size_t *n) { *n = 0; return 0; }
+int AOTInductorModelContainerGetNumOutputs(void *c, size_t *n) { *n = 0; return 0; }
+int AOTInductorModelContainerRun(void *c, void **i, size_t a, void **o, size_t b, void *s, void *p)
+{ return 0; }
+"""
+
+#: Loads the plugin of a package, without binding weights, and tells what that added to the process.
+LOADED = """
+import sys
+from aoti_inspect.artifacts.read import open_artifact
+from aoti_inspect.elf.source import FileSource
+from aoti_loader import load, load_source
+def memory():
+    with open("/proc/self/status") as f:
+        status = dict(line.split(":", 1) for line in f)
+    with open("/proc/meminfo") as f:
+        system = dict(line.split(":", 1) for line in f)
+    values = [status[key] for key in ("RssAnon", "RssFile")] + [system["Shmem"]]
+    return [int(value.split()[0]) for value in values]
+load(sys.argv[2], host="builtin", warn=False)
+before = memory()
+with open_artifact(sys.argv[1]) as artifact, open(sys.argv[1], "rb") as file:
+    entry = artifact.model("model").plugin
+    place = entry.location
+    source = FileSource(file.fileno(), place.size, start=place.offset, name=place.path)
+    plugin = load_source(source, entry.name, host="builtin", warn=False)
+    print(*(after - earlier for after, earlier in zip(memory(), before)))
+"""
+
+
 def environment() -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    return kept | {"PYTHONPATH": f"{ROOT}/abi{os.pathsep}{ROOT}/inspect"}
+    return kept | {"PYTHONPATH": os.pathsep.join(f"{ROOT}/{part}" for part in ("abi", "inspect", "loader"))}
 
 
 def members(plugin: str) -> dict[str, bytes]:
@@ -104,8 +144,37 @@ def measured(path: str) -> tuple[float, float, float]:
     return read / 1e6, peak / 1024, mapped / 1024
 
 
+def loading(folder: str) -> None:
+    """Measure what loading a large plugin out of a package adds to the process."""
+    build = os.path.join(folder, "build")
+    source, plugin = os.path.join(folder, "large.c"), os.path.join(folder, "large.so")
+    with open(source, "w", encoding="ascii") as stream:
+        stream.write(LARGE)
+    for command in (
+        ["cmake", "-S", os.path.join(ROOT, "shim"), "-B", build],
+        ["cmake", "--build", build],
+        [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-w", source, "-o", plugin],
+    ):
+        subprocess.run(command, check=True, capture_output=True)
+    package = os.path.join(folder, "large.pt2")
+    write_sparse_package(package, plugin)
+    variables = environment() | {"AOTI_SHIM_PATH": os.path.join(build, "libaoti_shim.so")}
+    small = os.path.join(ROOT, "fixtures", "plugins", "mlp.so")
+    command = [sys.executable, "-c", LOADED, package, small]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    anonymous, mapped, copies = (int(value) / 1024 for value in done.stdout.split())
+    size = os.path.getsize(plugin) / (1 << 20)
+    print("\n| loading a plugin out of a package with 2 GB of weights | MiB |\n|---|---:|")
+    print(f"| the plugin's own size | {size:.1f} |")
+    print(f"| private copies (growth of the system's shared memory, where memfd files are) | {copies:.1f} |")
+    print(f"| anonymous memory it adds | {anonymous:.1f} |")
+    print(f"| pages of files, the package among them, that become resident | {mapped:.1f} |")
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=21)
     parser.add_argument("--plugin", default=DEFAULT_PLUGIN)
     options = parser.parse_args()
@@ -123,13 +192,20 @@ def main() -> None:
             for name, path in paths.items():
                 times[name].append(timed(path))
         base = statistics.median(times["plugin"])
-        print(f"{'what':18} {'ms':>7} {'ratio':>6} {'MB read':>8} {'peak MiB':>9} {'mapped MiB':>11}")
+        print("| aoti-inspect, whole process | median ms | ratio | MB read | peak MiB | mapped MiB |")
+        print("|---|---:|---:|---:|---:|---:|")
         for name, path in paths.items():
             median = statistics.median(times[name])
             read, peak, mapped = measured(path)
-            print(
-                f"{name:18} {median * 1e3:7.1f} {median / base:6.2f} {read:8.2f} {peak:9.1f} {mapped:11.1f}"
+            cells = (
+                f"{median * 1e3:.1f}",
+                f"{median / base:.2f}",
+                f"{read:.2f}",
+                f"{peak:.1f}",
+                f"{mapped:.1f}",
             )
+            print(f"| {name} | {' | '.join(cells)} |")
+        loading(folder)
 
 
 if __name__ == "__main__":
