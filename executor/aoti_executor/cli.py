@@ -289,7 +289,7 @@ def _random(model: Model) -> list[Any]:
 def _plain(tensor: Any) -> Any:
     """Return an array that a ``.npy`` file can hold."""
     np = _numpy()
-    array = tensor.numpy()
+    array = tensor.to("cpu").numpy()
     return array if array.dtype.kind != "V" and array.dtype.isbuiltin == 1 else array.astype(np.float32)
 
 
