@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from aoti_abi.errors import InvalidProgram
 
+#: Inductor's metadata have some hundred bytes.
+MAX_METADATA = 1 << 20
+
 
 class ExternNodes(NamedTuple):
     """What a plugin needs its host's dispatcher for.
@@ -86,4 +89,7 @@ def string_map(data: memoryview, name: str) -> dict[str, str]:
     content = load_json(data, name)
     if not isinstance(content, dict):
         raise InvalidProgram("it is not a JSON object", path=name)
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in content.items()}
+    try:
+        return {key: value if isinstance(value, str) else json.dumps(value) for key, value in content.items()}
+    except RecursionError as error:
+        raise InvalidProgram("it nests too deeply", path=name, cause=str(error)) from None

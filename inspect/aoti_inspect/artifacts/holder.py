@@ -7,7 +7,7 @@ import os
 from aoti_abi.errors import AotiError
 from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.artifact import Artifact, Model, Plugin
-from aoti_inspect.artifacts.extern_nodes import string_map
+from aoti_inspect.artifacts.extern_nodes import MAX_METADATA, string_map
 from aoti_inspect.artifacts.mapped import MemorySource, Source
 from aoti_inspect.artifacts.tree import Tree, ZipTree
 from aoti_inspect.artifacts.weights import Weights
@@ -18,7 +18,6 @@ from aoti_inspect.rules.wording import counted
 _MARK = b"AOTInductorModelContainer"
 _WINDOW = 1 << 20
 _SEARCHED = 64 << 20
-_MAX_JSON = 64 << 20
 
 
 def read_holder(tree: Tree, sources: tuple[Source, ...], *, folder: bool) -> Artifact:
@@ -98,7 +97,7 @@ def _plugin(tree: Tree, name: str, names: list[str]) -> Plugin:
         tree.size(name),
         lambda: tree.read(name, verify=True),
         metadata=lambda: (
-            string_map(tree.read(metadata, _MAX_JSON), tree.label(metadata)) if metadata in names else None
+            string_map(tree.read(metadata, MAX_METADATA), tree.label(metadata)) if metadata in names else None
         ),
         weights=weights,
         location=tree.location(name),

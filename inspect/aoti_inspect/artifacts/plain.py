@@ -15,7 +15,7 @@ from aoti_inspect.artifacts.extern_nodes import parse_extern_nodes, string_map
 from aoti_inspect.artifacts.mapped import MappedFile, Source
 from aoti_inspect.artifacts.weights import Location, Weights
 
-_MAX_JSON = 64 << 20
+_MAX_JSON = 8 << 20
 
 
 def read_plain_plugin(source: Source) -> Artifact:

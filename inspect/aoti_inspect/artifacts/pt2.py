@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from aoti_abi.errors import AotiError, InvalidProgram, NotFound, NotSupported
 from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.artifact import Artifact, Model, Plugin
-from aoti_inspect.artifacts.extern_nodes import load_json, parse_extern_nodes, string_map
+from aoti_inspect.artifacts.extern_nodes import (
+    MAX_METADATA,
+    load_json,
+    parse_extern_nodes,
+    string_map,
+)
 from aoti_inspect.artifacts.weights import Weights
 
 if TYPE_CHECKING:
@@ -24,8 +29,9 @@ if TYPE_CHECKING:
 _MODEL_FILE = re.compile(r"((?:[^/]+/)?)data/aotinductor/([^/]+)/(.+)")
 _MARKER = re.compile(r"((?:[^/]+/)?)archive_format")
 _EXPORTED = re.compile(r"(?:[^/]+/)?(?:models/([^/]+)\.json|serialized_exported_program\.json)")
-#: JSON beside a plugin: metadata, operators, configuration of weights.
-_MAX_JSON = 64 << 20
+#: JSON beside a plugin: operators, configuration of weights (some 300 bytes each). Parsed JSON takes up to 25
+#: times its own size, and a deflated member of 60 kB inflates to 60 MB of it.
+_MAX_JSON = 8 << 20
 _MAX_MARKER = 256
 
 
@@ -231,7 +237,7 @@ def _plugin(package: _Package, name: str, library: str, files: dict[str, str]) -
         tree.size(member),
         lambda: tree.read(member, verify=True),
         metadata=lambda: (
-            string_map(tree.read(metadata, _MAX_JSON), tree.label(metadata)) if metadata else None
+            string_map(tree.read(metadata, MAX_METADATA), tree.label(metadata)) if metadata else None
         ),
         weights=_weights(package, name, stem, files),
         location=tree.location(member),

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from aoti_abi.errors import NotSupported
+from aoti_inspect.artifacts import open_artifact
+
 from .conftest import package_members, write_zip
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -78,3 +81,18 @@ def test_a_bomb_is_refused_before_it_takes_memory(tmp_path, plugin_bytes):
     _, peak, _, plugins = measure(str(path))
     assert plugins == 1
     assert peak < 40 * 1024
+
+
+@pytest.mark.parametrize(
+    "member", ["abc.wrapper_metadata.json", "abc.wrapper.json", "custom_objs_config.json"]
+)
+def test_json_that_inflates_far_is_refused_before_it_is_parsed(tmp_path, plugin_bytes, member):
+    """Parsed, sixty megabytes of empty objects would take a gigabyte and a half."""
+    import zipfile
+
+    members = package_members(plugin_bytes)
+    members[f"model/data/aotinductor/model/{member}"] = b"[" + b"{}," * (20 << 20) + b"{}]"
+    path = write_zip(tmp_path / "bomb.pt2", members, zipfile.ZIP_DEFLATED)
+    refused = pytest.raises(NotSupported, match="the limit for this kind of member is")
+    with refused, open_artifact(path) as artifact:
+        artifact.models["model"].plugin.metadata()
