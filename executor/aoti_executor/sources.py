@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from aoti_abi.codes import DTYPES_BY_NAME
-from aoti_abi.errors import InvalidProgram, NotSupported
+from aoti_abi.errors import AotiError, InvalidProgram, NotSupported
 from aoti_executor.call_spec import LEAF, CallSpec, Tree
 from aoti_executor.input_specs import Extent, InputSpec, specs_from_source, specs_from_strings
 from aoti_executor.openmp import team_limit_from_source
@@ -193,7 +193,9 @@ def open_source(
         _refuse_hostile(artifact)
         model = artifact.model(method)
         return ModelSource(artifact, model, model.select(variant), weights)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, AotiError) and error.path is None:
+            error.path = artifact.path
         artifact.close()
         raise
 

@@ -172,7 +172,7 @@ class Weights:
                 self._see_constants(constants_inside=True)
                 if self.unbound:
                     raise InvalidProgram(
-                        f"the plugin ignored the blob: {_list(self.unbound)} still has no value",
+                        f"the plugin ignored the blob: there is still no value for {_list(self.unbound)}",
                         path=self._handle.path,
                         hint="it was not compiled for a binary blob: give its weights with update_constants",
                     )
@@ -333,7 +333,7 @@ class Weights:
         if missing:
             which = "inactive" if inactive else "active"
             raise InvalidState(
-                f"the {which} constants cannot be {what}: {_list(missing)} has no value",
+                f"the {which} constants cannot be {what}: there is no value for {_list(missing)}",
                 path=self._handle.path,
                 hint="bind a weights blob, or give values with update_constants",
             )

@@ -159,9 +159,9 @@ def _nobody_provides(
         parts.append(f"{kind}{version} lacks {len(missing)}: {', '.join(missing)}")
         missing_everywhere.update(missing)
     return NotSupported(
-        "no host provides every function that the plugin needs by name"
+        "no host provides every function that the plugin calls"
         if len(refusals) > 1
-        else f"the {refusals[0][0]} host lacks functions that the plugin needs by name",
+        else f"the {refusals[0][0]} host lacks functions that the plugin calls",
         path=facts.name,
         cause="; ".join(parts),
         hint=_who_could(sorted(missing_everywhere), [kind for kind, *_ in refusals]),

@@ -17,6 +17,7 @@ from aoti_executor.timing import time_calls
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS, STRUCTURED = ROOT / "fixtures" / "plugins", ROOT / "fixtures" / "structured"
 MLP = str(PLUGINS / "mlp.so")
+XNNPACK = str(PLUGINS.parent / "artifacts" / "xnnpack.pte")
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +116,7 @@ def test_bench(capsys):
             "weights already",
         ),
         ([__file__, "--info"], 1, "test_cli.py: "),
+        ([XNNPACK, "--info"], 1, "xnnpack.pte: 'forward' has no AOTInductor plugin; its work is done by Xnn"),
     ],
 )
 def test_errors_are_one_clear_message(arguments, code, message, capsys):

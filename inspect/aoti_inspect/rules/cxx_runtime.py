@@ -226,7 +226,7 @@ def unique_symbols(context: Context) -> Iterator[Report]:
     unique = context.plugin.elf.exports.unique
     if unique:
         yield Report(
-            f"dlclose will not unload it: {counted(len(unique), 'unique symbol')}, as {listed(unique, 2)}",
+            f"dlclose will not unload it: {counted(len(unique), 'unique symbol')}, such as {listed(unique, 2)}",
             "compile with -fno-gnu-unique, or load it with aoti_loader, which mends its copy",
             unique,
         )
@@ -255,7 +255,7 @@ def exported_internals(context: Context) -> Iterator[Report]:
     if exports.container and exports.runtime + exports.others:
         yield Report(
             f"opened with RTLD_GLOBAL it would clash with other plugins: it exports {exports.runtime} of "
-            f"torch::aot_inductor and {exports.others} more, as {listed(exports.other_examples, 2)}"
+            f"torch::aot_inductor and {exports.others} more, such as {listed(exports.other_examples, 2)}"
             if exports.others
             else "opened with RTLD_GLOBAL it would clash with other plugins: it exports "
             f"{counted(exports.runtime, 'symbol')} of torch::aot_inductor",
