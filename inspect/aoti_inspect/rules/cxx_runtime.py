@@ -226,7 +226,8 @@ def unique_symbols(context: Context) -> Iterator[Report]:
     unique = context.plugin.elf.exports.unique
     if unique:
         yield Report(
-            f"dlclose will not unload it: {counted(len(unique), 'unique symbol')}, such as {listed(unique, 2)}",
+            f"dlclose will not unload it: it has {counted(len(unique), 'unique symbol')}, "
+            f"such as {listed(unique, 2)}",
             "compile with -fno-gnu-unique, or load it with aoti_loader, which mends its copy",
             unique,
         )
