@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _EPILOG = """\
 inputs:
   --input FILE.npy        the next input in order
-  --input NAME=FILE.npy   one input by its name (see --info), number or keyword
+  --input NAME=FILE.npy   one input, by name (see --info) or number
   --input FILE.npz        several, under such names or as in0, in1, ...
 bfloat16 and other types that .npy files lack are read from float32 and written as float32. Arrays need numpy.
 
