@@ -7,7 +7,7 @@ its host for them (``aoti_torch_dtype_float32()``), so a host must answer with e
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from aoti_abi.records import NamedTuple
 
 
 class Dtype(NamedTuple):

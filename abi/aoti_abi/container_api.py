@@ -5,9 +5,9 @@ that a plugin exports tells which PyTorch compiled it (`compiled_by`). The table
 and the generator of PyTorch 2.2 to 2.14; no function changed its signature or went away in that range.
 """
 
-# No `from __future__ import annotations` here: NamedTuple would compile each annotation from its text.
-from typing import NamedTuple
+from __future__ import annotations
 
+from aoti_abi.records import NamedTuple
 from aoti_abi.versions import KNOWN_TORCH, parse_version
 
 #: Every container function starts so; nothing else in a plugin does.

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import ctypes
 from struct import iter_unpack
-from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi.errors import InvalidProgram
 from aoti_abi.memory import MAX_STRING, read_exactly, read_text
 from aoti_abi.names import FQN
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_abi.structs import EntryPointer
 
 if TYPE_CHECKING:

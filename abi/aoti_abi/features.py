@@ -4,12 +4,14 @@
 with the functions that it bound, so that the forecast and the warnings cannot disagree.
 """
 
-# No `from __future__ import annotations` here: NamedTuple would compile each annotation from its text.
-from collections.abc import Container
-from typing import NamedTuple
+from __future__ import annotations
 
 from aoti_abi.container_api import CONTAINER_API, REQUIRED
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_abi.versions import newest
+
+if TYPE_CHECKING:
+    from collections.abc import Container
 
 _C = "AOTInductorModelContainer"
 

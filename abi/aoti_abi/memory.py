@@ -9,9 +9,9 @@ from __future__ import annotations
 import ctypes
 import os
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from aoti_abi.errors import InvalidProgram, NotSupported
+from aoti_abi.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

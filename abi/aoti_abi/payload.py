@@ -19,10 +19,13 @@ Everything here is total: any byte string gives a value, `InvalidProgram` or `No
 from __future__ import annotations
 
 import struct
-from typing import Literal, NamedTuple
 
 from aoti_abi.codes import DTYPES, device_name, dtype_name
 from aoti_abi.errors import InvalidProgram, NotSupported
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Literal
 
 #: What every binary payload starts with; the tenth byte is its version.
 MAGIC_PREFIX = b"ETCUDAFQ"

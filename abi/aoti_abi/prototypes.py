@@ -11,15 +11,16 @@ from __future__ import annotations
 import ctypes
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aoti_abi import structs
 from aoti_abi.container_api import CONTAINER_API
 from aoti_abi.errors import NotFound, NotSupported
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_abi.shim_catalogue import signature
 
 if TYPE_CHECKING:
     from collections.abc import Container
+    from typing import Any
 
 _VALUES: dict[str, Any] = {
     "bool": ctypes.c_bool,

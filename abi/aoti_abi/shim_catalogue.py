@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from functools import lru_cache
-from typing import NamedTuple
 
+from aoti_abi.records import NamedTuple
 from aoti_abi.versions import KNOWN_TORCH, newest, parse_version
 
 _DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")

@@ -1,12 +1,15 @@
 """The audit of one artifact: facts, verdicts, findings."""
 
-# No `from __future__ import annotations` here: NamedTuple would compile each annotation from its text.
-from typing import NamedTuple
+from __future__ import annotations
 
-from aoti_abi.errors import AotiError
-from aoti_inspect.facts import PluginFacts
-from aoti_inspect.findings import SEVERITIES, Finding, HostVerdict, NotChecked, Severity
-from aoti_inspect.target import Target
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
+from aoti_inspect.findings import SEVERITIES
+
+if TYPE_CHECKING:
+    from aoti_abi.errors import AotiError
+    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.findings import Finding, HostVerdict, NotChecked, Severity
+    from aoti_inspect.target import Target
 
 #: The format of `aoti_inspect.report_json`; a change that could break a reader raises it.
 SCHEMA_VERSION = 1

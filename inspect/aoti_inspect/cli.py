@@ -12,10 +12,15 @@ import sys
 from contextlib import suppress
 
 from aoti_abi.errors import AotiError, InvalidArgument
+from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import SUPPORTED_TORCH
-from aoti_inspect.audit import ArtifactAudit, Settings, exit_code
-from aoti_inspect.findings import SEVERITIES, Severity
+from aoti_inspect.audit import Settings, exit_code
+from aoti_inspect.findings import SEVERITIES
 from aoti_inspect.terminal import HelpFormatter, columns, wrapped
+
+if TYPE_CHECKING:
+    from aoti_inspect.audit import ArtifactAudit
+    from aoti_inspect.findings import Severity
 
 VERSION = "0.1.0"
 DEFAULT_HOSTS: tuple[str, ...] = ("builtin", *(f"torch=={v}" for v in SUPPORTED_TORCH), "executorch", "local")

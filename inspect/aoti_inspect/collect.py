@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import stat
 
-from aoti_abi.errors import AccessFailed, AotiError, NotFound
+from aoti_abi.errors import AccessFailed, NotFound
+from aoti_abi.records import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aoti_abi.errors import AotiError
 
 #: Names in a folder that are taken for artifacts; a file that is named itself is read whatever it is called.
 _SUFFIXES = (".so", ".pt2", ".pte", ".ptd", ".whl", ".zip")

@@ -11,7 +11,11 @@ import gc
 import os
 import sys
 from contextlib import suppress
-from typing import NoReturn
+
+from aoti_abi.records import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 #: Objects between two collections; the audit of thousands of files still collects now and then.
 _RARELY = 100_000

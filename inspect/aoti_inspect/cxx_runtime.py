@@ -8,13 +8,16 @@ that asks nobody for ``__cxa_throw`` and the like, together with the message tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from aoti_abi.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from typing import Literal
+
     from aoti_inspect.elf.image import ElfImage
     from aoti_inspect.facts import ElfFacts
 
-Runtime = Literal["libstdc++", "libc++"]
+    Runtime = Literal["libstdc++", "libc++"]
+
 
 #: Inline namespaces that libc++, Android and Chromium put std's names into, as they stand in mangled names.
 _LIBCXX_NAMESPACES = (b"St3__1", b"St6__ndk1", b"St4__Cr", b"St3__2")

@@ -6,10 +6,14 @@ does. Text that came from a file is decoded as UTF-8 with ``surrogateescape``, s
 virtual addresses.
 """
 
-# No `from __future__ import annotations` here: NamedTuple would compile each annotation from its text.
-from typing import Literal, NamedTuple
+from __future__ import annotations
 
-Binding = Literal["local", "global", "weak", "unique", "other"]
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    Binding = Literal["local", "global", "weak", "unique", "other"]
 
 
 class ElfHeader(NamedTuple):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import stat
-from typing import NamedTuple
 
-from aoti_abi.errors import AotiError, InvalidArgument, InvalidProgram, NotSupported
+from aoti_abi.errors import InvalidArgument, InvalidProgram, NotSupported
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from aoti_abi.errors import AotiError
 
 #: Bytes that `describe` wants to see; fewer are all right.
 HEAD = 4096

@@ -1,10 +1,15 @@
 """What an audit says: findings, verdicts, and what it could not check."""
 
-# No `from __future__ import annotations` here: NamedTuple would compile each annotation from its text.
-from typing import Literal, NamedTuple
+from __future__ import annotations
 
-Severity = Literal["error", "warning", "info"]
-Outcome = Literal["loads", "loads with fallbacks", "will not load", "not checked"]
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    Severity = Literal["error", "warning", "info"]
+    Outcome = Literal["loads", "loads with fallbacks", "will not load", "not checked"]
+
 
 #: Severities from the mildest to the gravest.
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")

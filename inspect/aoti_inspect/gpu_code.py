@@ -11,8 +11,8 @@ Sources: ``EM_CUDA`` and ``EF_CUDA_*`` in LLVM's ``BinaryFormat/ELF.h``; the fat
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf.format import EM_CUDA, MAGIC
 from aoti_inspect.facts import GpuImage
 from aoti_inspect.text import decode

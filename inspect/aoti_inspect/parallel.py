@@ -7,14 +7,16 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
-from typing import TYPE_CHECKING
 
 from aoti_abi.errors import AccessFailed
-from aoti_inspect.audit import ArtifactAudit, Settings
+from aoti_abi.records import TYPE_CHECKING
+from aoti_inspect.audit import ArtifactAudit
 from aoti_inspect.workers import audit_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from aoti_inspect.audit import Settings
 
 
 def audit_in_workers(paths: list[str], settings: Settings, workers: int) -> Iterator[ArtifactAudit]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from aoti_abi.errors import AotiError, NotFound
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.cxx_runtime import find_cxx_runtime
 from aoti_inspect.elf.read import open_elf, open_regular
 from aoti_inspect.facts import PluginFacts

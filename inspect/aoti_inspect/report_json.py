@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
 
 from aoti_abi.features import evaluate
-from aoti_inspect.audit import SCHEMA_VERSION, ArtifactAudit, PluginAudit
+from aoti_abi.records import TYPE_CHECKING
+from aoti_inspect.audit import SCHEMA_VERSION
 from aoti_inspect.rules.compiler import fingerprint
 from aoti_inspect.text import printable
 
 if TYPE_CHECKING:
     from aoti_abi.errors import AotiError
+    from aoti_inspect.audit import ArtifactAudit, PluginAudit
     from aoti_inspect.facts import PluginFacts
     from aoti_inspect.target import Target
 

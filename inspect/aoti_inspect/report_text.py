@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
-
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.rules.compiler import fingerprint
 from aoti_inspect.rules.wording import counted, sized
 from aoti_inspect.text import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from aoti_abi.errors import AotiError
     from aoti_inspect.audit import ArtifactAudit, PluginAudit
     from aoti_inspect.facts import PluginFacts, Weights
     from aoti_inspect.findings import Finding, HostVerdict
+
+    Paint = Callable[[str, str], str]
 
 _COLORS = {"error": "31;1", "warning": "33;1", "info": "36", "good": "32", "dim": "2", "bold": "1"}
 _OUTCOME_COLOR = {
@@ -25,8 +27,6 @@ _OUTCOME_COLOR = {
 _LABEL_WIDTH = 11
 #: Symbols listed under a finding with ``-v``; all of them are in the JSON report.
 _SYMBOLS_SHOWN = 200
-
-Paint = Callable[[str, str], str]
 
 
 def painter(color: bool) -> Paint:

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.read import open_elf
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:
+    from typing import IO, Any
+
     from aoti_inspect.facts import ElfFacts
 
 #: Bounds on what pyelftools is asked to read: a hostile file must not keep it busy.

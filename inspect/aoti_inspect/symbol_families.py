@@ -7,21 +7,25 @@ themselves; this is for those without.
 
 from __future__ import annotations
 
-from typing import Literal
+from aoti_abi.records import TYPE_CHECKING
 
-Family = Literal[
-    "shim",
-    "prefixed-shim",
-    "libtorch-c++",
-    "c++",
-    "libc++",
-    "sleef",
-    "openmp",
-    "cuda-runtime",
-    "cuda-driver",
-    "toolchain",
-    "other",
-]
+if TYPE_CHECKING:
+    from typing import Literal
+
+    Family = Literal[
+        "shim",
+        "prefixed-shim",
+        "libtorch-c++",
+        "c++",
+        "libc++",
+        "sleef",
+        "openmp",
+        "cuda-runtime",
+        "cuda-driver",
+        "toolchain",
+        "other",
+    ]
+
 
 #: Host API: the stable C functions of libtorch (torch/csrc/inductor/aoti_torch/c, torch/csrc/stable/c).
 _SHIM_PREFIXES = ("aoti_torch_", "aoti_record_function", "aoti_check_inf", "torch_")

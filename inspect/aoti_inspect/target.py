@@ -4,13 +4,17 @@ Rules compare a plugin with a `Target`. A field that is None is not compared. `l
 machine's values, which are the default of the command; `parse_target` lays a user's ``--target`` over them.
 """
 
-# No `from __future__ import annotations` here: NamedTuple would compile each annotation from its text.
+from __future__ import annotations
+
 import os
-from collections.abc import Callable
-from typing import Any, NamedTuple
 
 from aoti_abi.errors import InvalidArgument
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_abi.versions import parse_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 #: x86-64 and aarch64 instruction sets as Inductor's metadata names them, with the /proc/cpuinfo flags that a
 #: processor shows when it has them (``torch/_inductor/cpu_vec_isa.py``).

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING
+
+from aoti_abi.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import TextIO

@@ -13,8 +13,7 @@ the plugin was compiled (``torch/_inductor/codecache.py`` and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf.format import STT_OBJECT
 from aoti_inspect.facts import Weights
 

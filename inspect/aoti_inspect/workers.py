@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from aoti_abi.errors import AccessFailed, AotiError, InternalError
-from aoti_inspect.audit import ArtifactAudit, Settings
+from aoti_abi.records import TYPE_CHECKING
+from aoti_inspect.audit import ArtifactAudit
 from aoti_inspect.collect import STDIN
 from aoti_inspect.plugin_audit import audit_plugin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aoti_inspect.audit import Settings
     from aoti_inspect.facts import PluginFacts
 
 #: Fewer files than this are done before worker processes would have started.

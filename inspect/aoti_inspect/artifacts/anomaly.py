@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from aoti_abi.records import NamedTuple
 
 
 class Anomaly(NamedTuple):

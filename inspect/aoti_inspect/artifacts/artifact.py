@@ -6,22 +6,24 @@ parts of the mapped file wherever the format allows it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-from aoti_abi.errors import AotiError, InvalidArgument, NotFound, NotSupported
-from aoti_inspect.artifacts.weights import Location, Weights, unless_closed
+from aoti_abi.errors import InvalidArgument, NotFound, NotSupported
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
+from aoti_inspect.artifacts.weights import Weights, unless_closed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+    from typing import Literal
 
     from typing_extensions import Self
 
+    from aoti_abi.errors import AotiError
     from aoti_abi.payload import Payload, Variant
     from aoti_inspect.artifacts.anomaly import Anomaly
     from aoti_inspect.artifacts.mapped import Source
+    from aoti_inspect.artifacts.weights import Location
 
-Kind = Literal["plugin", "pt2", "exported program", "pte", "ptd", "zip", "folder"]
+    Kind = Literal["plugin", "pt2", "exported program", "pte", "ptd", "zip", "folder"]
 
 
 class Value(NamedTuple):

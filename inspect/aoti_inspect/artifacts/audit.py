@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from aoti_abi.errors import AotiError
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.facts import read_facts
-from aoti_inspect.audit import ArtifactAudit, PluginAudit, Settings, by_gravity
+from aoti_inspect.audit import ArtifactAudit, PluginAudit, by_gravity
 from aoti_inspect.hosts.verdicts import judge_all
 from aoti_inspect.rules import all_rules
 from aoti_inspect.rules.package_scope import check_package
@@ -15,6 +14,7 @@ from aoti_inspect.rules.registry import Context, run_rules
 
 if TYPE_CHECKING:
     from aoti_inspect.artifacts.artifact import Artifact, Plugin
+    from aoti_inspect.audit import Settings
 
 
 def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:

@@ -7,9 +7,8 @@ finds the operator by the node of that index in ``<stem>.json``
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from aoti_abi.errors import InvalidProgram
+from aoti_abi.records import NamedTuple
 
 #: Inductor's metadata have some hundred bytes.
 MAX_METADATA = 1 << 20

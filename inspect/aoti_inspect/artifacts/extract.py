@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from typing import TYPE_CHECKING
 
 from aoti_abi.errors import AccessFailed, AotiError
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.artifacts.zip_names import safe_file_name
 
 if TYPE_CHECKING:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from aoti_abi.errors import AccessFailed, AotiError
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf.image import ElfImage
-from aoti_inspect.elf.source import BufferSource, FileSource, Source
+from aoti_inspect.elf.source import BufferSource, FileSource
 from aoti_inspect.plugin import plugin_facts
 
 if TYPE_CHECKING:
     from aoti_inspect.artifacts.artifact import Plugin
+    from aoti_inspect.elf.source import Source
     from aoti_inspect.facts import PluginFacts
 
 

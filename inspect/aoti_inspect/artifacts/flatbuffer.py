@@ -14,13 +14,14 @@ start with their length.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
 
 from aoti_abi.errors import InvalidProgram, NotSupported
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
 #: A name or an identifier that is longer is not one.
 MAX_STRING = 1 << 20

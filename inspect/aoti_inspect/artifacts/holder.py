@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 
 from aoti_abi.errors import AotiError
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.artifact import Artifact, Model, Plugin
 from aoti_inspect.artifacts.extern_nodes import MAX_METADATA, string_map
-from aoti_inspect.artifacts.mapped import MemorySource, Source
-from aoti_inspect.artifacts.tree import Tree, ZipTree
+from aoti_inspect.artifacts.mapped import MemorySource
+from aoti_inspect.artifacts.tree import ZipTree
 from aoti_inspect.artifacts.weights import Weights
 from aoti_inspect.file_kind import HEAD, describe
 from aoti_inspect.rules.wording import counted
+
+if TYPE_CHECKING:
+    from aoti_inspect.artifacts.mapped import Source
+    from aoti_inspect.artifacts.tree import Tree
 
 #: What a plugin's dynamic string table contains, and hardly anything else does.
 _MARK = b"AOTInductorModelContainer"

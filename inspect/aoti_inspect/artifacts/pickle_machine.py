@@ -9,10 +9,10 @@ only the opcodes and the four functions that a saved tensor is made of, and call
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi.codes import DTYPES_BY_NAME
 from aoti_abi.errors import InvalidProgram, NotSupported
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

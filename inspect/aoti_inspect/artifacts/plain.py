@@ -10,10 +10,14 @@ import os
 from functools import partial
 
 from aoti_abi.errors import AotiError
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.artifacts.artifact import Artifact, Model, Plugin
 from aoti_inspect.artifacts.extern_nodes import parse_extern_nodes, string_map
-from aoti_inspect.artifacts.mapped import MappedFile, Source
+from aoti_inspect.artifacts.mapped import MappedFile
 from aoti_inspect.artifacts.weights import Location, Weights
+
+if TYPE_CHECKING:
+    from aoti_inspect.artifacts.mapped import Source
 
 _MAX_JSON = 8 << 20
 

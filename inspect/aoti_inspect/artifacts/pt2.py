@@ -9,9 +9,9 @@ PyTorch puts all of it below one more folder, which older packages and packages 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
 
-from aoti_abi.errors import AotiError, InvalidProgram, NotFound, NotSupported
+from aoti_abi.errors import InvalidProgram, NotFound, NotSupported
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.artifact import Artifact, Model, Plugin
 from aoti_inspect.artifacts.extern_nodes import (
@@ -23,6 +23,7 @@ from aoti_inspect.artifacts.extern_nodes import (
 from aoti_inspect.artifacts.weights import Weights
 
 if TYPE_CHECKING:
+    from aoti_abi.errors import AotiError
     from aoti_inspect.artifacts.mapped import Source
     from aoti_inspect.artifacts.tree import Tree
 

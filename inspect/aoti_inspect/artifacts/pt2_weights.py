@@ -7,10 +7,9 @@ same file share it. PyTorch binds them only when asked: ``load_pt2(..., load_wei
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from aoti_abi.codes import DTYPES_BY_NAME
 from aoti_abi.errors import InvalidProgram
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.pickle_machine import SavedTensor
 from aoti_inspect.artifacts.tensor_archive import TensorArchive

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from aoti_abi.codes import dtype_name
 from aoti_abi.errors import InvalidProgram, NotSupported
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.artifact import NamedBlob, Value
 from aoti_inspect.artifacts.segments import read_segments, tensor_container

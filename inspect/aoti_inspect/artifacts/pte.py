@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi.codes import DEVICE_NAMES, dtype_name
 from aoti_abi.errors import AotiError, InvalidProgram, NotFound, NotSupported
-from aoti_abi.payload import MAGIC_PREFIX, Payload, parse_payload
+from aoti_abi.payload import MAGIC_PREFIX, parse_payload
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.artifacts.anomaly import Anomaly
-from aoti_inspect.artifacts.artifact import Artifact, Delegate, Model, NamedBlob, Plugin
+from aoti_inspect.artifacts.artifact import Artifact, Delegate, Model, Plugin
 from aoti_inspect.artifacts.ptd import named_blob, read_tensor_file
-from aoti_inspect.artifacts.pte_method import DelegateRecord, Method, read_method
+from aoti_inspect.artifacts.pte_method import read_method
 from aoti_inspect.artifacts.segments import program_container, read_segments
 from aoti_inspect.artifacts.weights import Location, Weights, WeightTensor
 from aoti_inspect.rules.wording import counted, sized
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:
+    from aoti_abi.payload import Payload
+    from aoti_inspect.artifacts.artifact import NamedBlob
     from aoti_inspect.artifacts.flatbuffer import CheckedTable
     from aoti_inspect.artifacts.mapped import Source
+    from aoti_inspect.artifacts.pte_method import DelegateRecord, Method
 
 # Field slots of the table Program.
 _VERSION, _PLANS, _, _INLINE_DATA, _SEGMENTS, _, _, _NAMED_DATA = range(8)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from aoti_abi.codes import device_name, dtype_name
 from aoti_abi.errors import InvalidProgram
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.artifacts.artifact import Argument, Value
 
 if TYPE_CHECKING:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 
-from aoti_abi.errors import AccessFailed, AotiError, InvalidProgram, NotFound, NotSupported
+from aoti_abi.errors import AccessFailed, InvalidProgram, NotFound, NotSupported
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.artifacts.artifact import Artifact
-from aoti_inspect.artifacts.mapped import MappedFile, MemorySource, Source
+from aoti_inspect.artifacts.mapped import MappedFile, MemorySource
 from aoti_inspect.rules.wording import counted, sized
+
+if TYPE_CHECKING:
+    from aoti_abi.errors import AotiError
+    from aoti_inspect.artifacts.mapped import Source
 
 _ELF_MAGIC = b"\x7fELF"
 _KNOWN = "pass a .so, .pt2, .pte, a folder or a zip archive with them"

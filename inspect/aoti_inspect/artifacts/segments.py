@@ -7,11 +7,14 @@ integers are little-endian; segment offsets count from the segment base, which c
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from aoti_abi.errors import InvalidProgram, NotSupported
-from aoti_inspect.artifacts.flatbuffer import Buffer, CheckedTable
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
+from aoti_inspect.artifacts.flatbuffer import Buffer
 from aoti_inspect.text import decode
+
+if TYPE_CHECKING:
+    from aoti_inspect.artifacts.flatbuffer import CheckedTable
 
 _TRUNCATED = "the file was cut short: copy or export it again"
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from aoti_abi.errors import AccessFailed, AotiError, InvalidState, NotFound, NotSupported
 from aoti_inspect.artifacts.anomaly import Anomaly
-from aoti_inspect.artifacts.mapped import MappedFile, Source
+from aoti_inspect.artifacts.mapped import MappedFile
 from aoti_inspect.artifacts.weights import Location
 from aoti_inspect.artifacts.zip_archive import ZipArchive
+
+if TYPE_CHECKING:
+    from aoti_inspect.artifacts.mapped import Source
 
 #: A folder with more files, or nested more deeply, is not an unpacked package.
 _MAX_FILES = 20_000

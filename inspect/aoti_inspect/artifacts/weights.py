@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
-
 from aoti_abi.errors import InvalidState, NotFound
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Literal, TypeVar
 
-WeightsKind = Literal["none", "blob", "tensors", "missing"]
+    WeightsKind = Literal["none", "blob", "tensors", "missing"]
+    _T = TypeVar("_T")
 
-_T = TypeVar("_T")
+
 _MISSING_HINT = "put the file with the weights beside the artifact, or name it"
 
 

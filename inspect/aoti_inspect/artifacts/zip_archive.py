@@ -5,8 +5,12 @@ from __future__ import annotations
 import struct
 
 from aoti_abi.errors import InvalidProgram, NotFound, NotSupported
-from aoti_inspect.artifacts.zip_directory import DEFLATED, STORED, Directory, Member, read_directory
+from aoti_abi.records import TYPE_CHECKING
+from aoti_inspect.artifacts.zip_directory import DEFLATED, STORED, read_directory
 from aoti_inspect.text import decode
+
+if TYPE_CHECKING:
+    from aoti_inspect.artifacts.zip_directory import Directory, Member
 
 _LOCAL = struct.Struct("<4s5H3I2H")
 _LOCAL_SIGNATURE = b"PK\x03\x04"

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import stat
 import struct
-from typing import NamedTuple
 
 from aoti_abi.errors import InvalidProgram, NotSupported
+from aoti_abi.records import NamedTuple
 from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.zip_names import unsafe_reason
 from aoti_inspect.rules.wording import counted

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from aoti_abi.container_api import REQUIRED
 from aoti_abi.errors import InvalidProgram
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf import format as elf
 from aoti_inspect.elf.exports import summarize
 from aoti_inspect.elf.notes import build_id

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.elf import format as elf
 
 if TYPE_CHECKING:

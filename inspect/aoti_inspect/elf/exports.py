@@ -7,8 +7,8 @@ that the tens of thousands of names of a large library cost one dictionary look-
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
 
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf import format as elf
 from aoti_inspect.elf.symbols import NOT_LOCAL, both
 from aoti_inspect.facts import ExportSummary

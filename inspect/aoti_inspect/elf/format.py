@@ -6,9 +6,14 @@ Source: System V gABI, the GNU extensions in glibc's ``elf.h``, and the x86-64 a
 from __future__ import annotations
 
 import struct
-from typing import Literal, NamedTuple
 
-ByteOrder = Literal["little", "big"]
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    ByteOrder = Literal["little", "big"]
+
 
 MAGIC = b"\x7fELF"
 

@@ -7,17 +7,19 @@ Neither is believed before it was checked against the bytes that are there.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from aoti_inspect.elf import format as elf
+
+    Read = Callable[[int, int], bytes]
 
 #: Entries that are read of one table. 2 million symbols are 28 times those of libtorch_cpu.
 MAX_SYMBOLS = 1 << 21
 _BLOCK = 1024
-
-Read = Callable[[int, int], bytes]
 
 
 def gnu_hash(name: bytes) -> int:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from aoti_abi.errors import InvalidProgram
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.elf import format as elf
 from aoti_inspect.facts import ElfHeader, Segment
 from aoti_inspect.file_kind import describe, refusal

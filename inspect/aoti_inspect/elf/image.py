@@ -8,24 +8,26 @@ it. Every offset is checked against the file and every count is bounded, so any 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from aoti_abi.errors import InvalidProgram
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf import format as elf
 from aoti_inspect.elf.address_space import AddressSpace
 from aoti_inspect.elf.assemble import assemble
-from aoti_inspect.elf.dynamic import MAX_ENTRIES, Dynamic, parse_dynamic
+from aoti_inspect.elf.dynamic import MAX_ENTRIES, parse_dynamic
 from aoti_inspect.elf.header import read_header, read_segments
 from aoti_inspect.elf.sections import read_sections
 from aoti_inspect.elf.source import BufferSource, Source
 from aoti_inspect.elf.strings import MAX_TABLE, StringTable
 from aoti_inspect.elf.symbol_table import SymbolTable
-from aoti_inspect.facts import ElfFacts, Section, Symbol
+from aoti_inspect.facts import Symbol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aoti_inspect.elf.dynamic import Dynamic
     from aoti_inspect.elf.symbols import DynamicSymbol
+    from aoti_inspect.facts import ElfFacts, Section
 
 #: Bytes that `ElfImage.contains` looks at; a plugin has about one million.
 MAX_SEARCH = 1 << 25

@@ -5,8 +5,7 @@ A program's closure is dozens of libraries, and `ElfImage.facts` would read ever
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.elf import format as elf
 
 if TYPE_CHECKING:

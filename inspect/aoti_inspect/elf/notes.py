@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+
+from aoti_abi.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aoti_inspect.elf.image import ElfImage

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from aoti_abi.errors import AccessFailed, NotFound
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.source import FileSource
 from aoti_inspect.file_kind import describe_mode, refusal

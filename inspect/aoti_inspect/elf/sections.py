@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf import format as elf
 from aoti_inspect.facts import Section
 from aoti_inspect.text import decode

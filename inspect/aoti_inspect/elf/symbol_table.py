@@ -7,11 +7,11 @@ DT_GNU_HASH, or from where the next table begins.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from aoti_abi.errors import InvalidProgram
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf import format as elf
-from aoti_inspect.elf.hashes import MAX_SYMBOLS, GnuHash, SysvHash, open_gnu_hash, open_sysv_hash
+from aoti_inspect.elf.hashes import MAX_SYMBOLS, GnuHash, open_gnu_hash, open_sysv_hash
 from aoti_inspect.elf.symbol_versions import SymbolVersions
 from aoti_inspect.elf.symbols import (
     BINDINGS,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from aoti_inspect.elf.address_space import AddressSpace
     from aoti_inspect.elf.dynamic import Dynamic
+    from aoti_inspect.elf.hashes import SysvHash
     from aoti_inspect.elf.strings import StringTable
 
 #: Defined symbols that are looked up to find out whether a hash table tells the truth.

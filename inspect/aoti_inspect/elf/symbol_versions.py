@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 import sys
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf import format as elf
-from aoti_inspect.elf.versions import Definition, Need, read_definitions, read_needs
+from aoti_inspect.elf.versions import read_definitions, read_needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from aoti_inspect.elf.address_space import AddressSpace
     from aoti_inspect.elf.dynamic import Dynamic
     from aoti_inspect.elf.strings import StringTable
+    from aoti_inspect.elf.versions import Definition, Need
 
 
 class SymbolVersions:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 from itertools import compress
-from typing import TYPE_CHECKING, NamedTuple
 
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.elf import format as elf
 
 if TYPE_CHECKING:

@@ -8,19 +8,20 @@ bounded, so hostile chains end.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
 
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.elf import format as elf
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aoti_inspect.elf.strings import StringTable
+
+    Read = Callable[[int, int], bytes]
+    Note = Callable[..., None]
 
 #: Version indices are 15 bits wide, so there can't be more.
 MAX_RECORDS = 1 << 15
-
-Read = Callable[[int, int], bytes]
-Note = Callable[..., None]
 
 
 class Need(NamedTuple):

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi.errors import AotiError
-from aoti_inspect.elf.links import Links, read_links
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
+from aoti_inspect.elf.links import read_links
 from aoti_inspect.elf.read import open_elf
-from aoti_inspect.hosts.judge import Common, Judgement, execstack_refused
+from aoti_inspect.hosts.judge import Judgement, execstack_refused
 from aoti_inspect.hosts.library_search import LibrarySearch
 from aoti_inspect.rules.wording import counted, listed
 from aoti_inspect.symbol_families import family
 
 if TYPE_CHECKING:
     from aoti_inspect.elf.image import ElfImage
+    from aoti_inspect.elf.links import Links
     from aoti_inspect.facts import ElfFacts
     from aoti_inspect.findings import HostVerdict
+    from aoti_inspect.hosts.judge import Common
 
 #: More libraries than this in one closure is no real program.
 _MOST_LIBRARIES = 4096

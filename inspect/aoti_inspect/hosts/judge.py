@@ -8,23 +8,24 @@ the host. What can be resolved only under a condition becomes a note, what can't
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from aoti_abi.features import evaluate
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_abi.torch_host import NEEDED_NAMES
 from aoti_abi.versions import parse_version
-from aoti_inspect.findings import HostVerdict, Outcome
+from aoti_inspect.findings import HostVerdict
 from aoti_inspect.rules import imports
 from aoti_inspect.rules.identity import not_a_library
 from aoti_inspect.rules.processor import missing_isa, used_isa
 from aoti_inspect.rules.system import wants_executable_stack
 from aoti_inspect.rules.version_needs import newer_than
 from aoti_inspect.rules.wording import counted, listed
-from aoti_inspect.symbol_families import Family, family, uses_old_string_abi
+from aoti_inspect.symbol_families import family, uses_old_string_abi
 
 if TYPE_CHECKING:
     from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.findings import Outcome
     from aoti_inspect.hosts.tables import TableHost
+    from aoti_inspect.symbol_families import Family
     from aoti_inspect.target import Target
 
 #: The first glibc whose dlopen refuses an object that asks for an executable stack.

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import NamedTuple
+
+from aoti_abi.records import NamedTuple
 
 #: Folders that glibc searches last; multiarch ones first, as Debian's glibc has them.
 _DEFAULT_FOLDERS = {

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
 from aoti_abi.errors import InvalidArgument
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_abi.versions import KNOWN_TORCH, parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Literal
 
-HostKind = Literal["builtin", "torch", "executorch"]
+    HostKind = Literal["builtin", "torch", "executorch"]
 
 
 class TableHost(NamedTuple):

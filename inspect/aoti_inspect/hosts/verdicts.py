@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from aoti_abi.errors import AotiError, InvalidArgument, NotFound
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.findings import HostVerdict
 
 if TYPE_CHECKING:

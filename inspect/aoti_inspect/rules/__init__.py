@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from aoti_abi.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aoti_inspect.rules.registry import Rule

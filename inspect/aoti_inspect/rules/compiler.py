@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from aoti_abi.container_api import compiled_by
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_abi.versions import newest, parse_version
 from aoti_inspect.rules import imports
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.rules import imports
-from aoti_inspect.rules.registry import Context, Report, rule
+from aoti_inspect.rules.registry import Report, rule
 from aoti_inspect.rules.wording import counted, listed
 from aoti_inspect.symbol_families import uses_old_string_abi
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from aoti_inspect.rules.registry import Context
 
 
 @rule("AOTI201", "cxx-runtime-not-needed", "warning")

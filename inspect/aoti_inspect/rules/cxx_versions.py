@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.releases import CXXABI_GCC, GLIBCXX_GCC
 from aoti_inspect.rules import version_needs
-from aoti_inspect.rules.registry import Context, Report, rule
+from aoti_inspect.rules.registry import rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from aoti_inspect.rules.registry import Context, Report
 
 _FIX = "compile with an older GCC, or install a newer libstdc++.so.6 where it runs: it is backward compatible"
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import parse_version
 from aoti_inspect.releases import PTX_CUDA
 from aoti_inspect.rules import imports, version_needs
-from aoti_inspect.rules.registry import Context, Report, Unchecked, rule
+from aoti_inspect.rules.registry import Report, Unchecked, rule
 from aoti_inspect.rules.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.rules.registry import Context
 
 
 def cubin_runs_on(architecture: int, sm: int) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.rules import compiler, imports
-from aoti_inspect.rules.registry import Context, Report, Unchecked, rule
+from aoti_inspect.rules.registry import Report, Unchecked, rule
 from aoti_inspect.rules.wording import counted, listed
 from aoti_inspect.symbol_families import family
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from aoti_inspect.rules.registry import Context
 
 _PROXY = "aoti_torch_proxy_executor_call_function"
 _FAMILY_TITLES = {

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from aoti_inspect.rules.registry import Context, Report, rule
+from aoti_abi.records import TYPE_CHECKING
+from aoti_inspect.rules.registry import Report, rule
 from aoti_inspect.rules.wording import counted, listed
 
 if TYPE_CHECKING:
@@ -12,6 +11,7 @@ if TYPE_CHECKING:
 
     from aoti_inspect.facts import ElfFacts, PluginFacts
     from aoti_inspect.findings import Severity
+    from aoti_inspect.rules.registry import Context
 
 
 def not_a_library(elf: ElfFacts) -> str | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.symbol_families import family
 
 if TYPE_CHECKING:

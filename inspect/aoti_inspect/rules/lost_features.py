@@ -7,19 +7,19 @@ have no rule. None of the rules speaks of a plugin that lacks a required functio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from aoti_abi.container_api import REQUIRED
 from aoti_abi.features import FEATURES, evaluate
+from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import newest
 from aoti_inspect.rules import imports
-from aoti_inspect.rules.registry import Context, Report, rule
+from aoti_inspect.rules.registry import Report, rule
 from aoti_inspect.rules.wording import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.findings import Severity
+    from aoti_inspect.rules.registry import Context
 
 #: The features that each rule speaks for; "run" is AOTI102's.
 GROUPS: dict[str, tuple[str, ...]] = {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.rules.package_scope import of_package
-from aoti_inspect.rules.registry import Context, Report, rule
+from aoti_inspect.rules.registry import rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from aoti_inspect.rules.registry import Context, Report
 
 
 @rule("AOTI610", "no-aoti-model", "error")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from aoti_abi.errors import AotiError
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.rules.package_scope import of_package
-from aoti_inspect.rules.registry import Context, Report, rule
+from aoti_inspect.rules.registry import Report, rule
 from aoti_inspect.rules.wording import sized
 
 if TYPE_CHECKING:
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
 
     from aoti_inspect.artifacts.artifact import Model
     from aoti_inspect.artifacts.weights import WeightTensor
+    from aoti_inspect.rules.registry import Context
 
 
 @rule("AOTI630", "missing-weight-keys", "error")

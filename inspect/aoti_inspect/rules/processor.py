@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import parse_version
 from aoti_inspect.rules import compiler, imports
-from aoti_inspect.rules.registry import Context, Report, Unchecked, rule
+from aoti_inspect.rules.registry import Report, Unchecked, rule
 from aoti_inspect.rules.wording import listed
 from aoti_inspect.target import ISA_FLAGS, ISA_IMPLIES
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.rules.registry import Context
 
 _INVALID = "INVALID_VEC_ISA"
 #: Inductor prints the same word for NEON and for SVE (``cpu_vec_isa.py``).

@@ -7,16 +7,19 @@ runtime, 3 host shims, 4 system, 5 GPU code, 6 package and weights, 7 security. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
-
 from aoti_abi.errors import NotFound
-from aoti_inspect.findings import Finding, HostVerdict, NotChecked, Severity
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
+from aoti_inspect.findings import Finding, NotChecked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from aoti_inspect.artifacts.artifact import Artifact, Plugin
     from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.findings import HostVerdict, Severity
     from aoti_inspect.target import Target
+
+    Check = Callable[["Context"], Iterator["Report | Unchecked"]]
 
 
 class Context(NamedTuple):
@@ -60,9 +63,6 @@ class Unchecked(NamedTuple):
     """What a rule yields when it can't tell: why, and what would make it checkable."""
 
     reason: str
-
-
-Check = Callable[[Context], Iterator["Report | Unchecked"]]
 
 
 class Rule(NamedTuple):

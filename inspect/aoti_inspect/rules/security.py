@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from aoti_inspect.rules.registry import Context, Report, rule
+from aoti_abi.records import TYPE_CHECKING
+from aoti_inspect.rules.registry import Report, rule
 from aoti_inspect.rules.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from aoti_inspect.rules.registry import Context
 
 #: Folders that anyone may write to.
 _SHARED = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - looked for, not used

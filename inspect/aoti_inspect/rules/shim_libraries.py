@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.torch_host import NEEDED_NAMES
 from aoti_inspect.rules import imports
-from aoti_inspect.rules.registry import Context, Report, rule
+from aoti_inspect.rules.registry import Report, rule
 from aoti_inspect.rules.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from aoti_inspect.rules.registry import Context
 
 _PROXY = "aoti_torch_proxy_executor_call_function"
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import parse_version
 from aoti_inspect.releases import GLIBC_ABI, GLIBC_FIRST
 from aoti_inspect.rules import version_needs
-from aoti_inspect.rules.registry import Context, Report, Unchecked, rule
+from aoti_inspect.rules.registry import Report, Unchecked, rule
 from aoti_inspect.rules.wording import listed
 
 if TYPE_CHECKING:
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from aoti_inspect.facts import ElfFacts
     from aoti_inspect.findings import Severity
+    from aoti_inspect.rules.registry import Context
 
 #: The first glibc that refuses to make stacks executable on behalf of a library that is opened.
 _REFUSES_EXECSTACK = (2, 41)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_abi.versions import parse_version
 from aoti_inspect.rules.registry import Report
 from aoti_inspect.rules.wording import counted, listed
