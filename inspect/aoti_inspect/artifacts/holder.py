@@ -34,7 +34,7 @@ def read_holder(tree: Tree, sources: tuple[Source, ...], *, folder: bool) -> Art
     anomalies = list(tree.anomalies)
     names = tree.names()
     libraries = [name for name in names if _is_library(name) and _is_elf(tree, name, anomalies)]
-    plugins = [name for name in libraries if _mentions_container(tree, name)]
+    plugins = [name for name in libraries if _mentions_container(tree, name, anomalies)]
     models: dict[str, Model] = {}
     for name in plugins or libraries:
         models[name] = Model(name, (_plugin(tree, name, names),))
@@ -70,7 +70,7 @@ def _is_library(name: str) -> bool:
 def _is_elf(tree: Tree, name: str, anomalies: list[Anomaly]) -> bool:
     """Whether a member is an ELF file; what is called a library and is none is told, not passed over."""
     try:
-        kind = describe(tree.read(name)[:HEAD], tree.size(name))
+        kind = describe(next(tree.pieces(name, HEAD), b""), tree.size(name))
     except AotiError as error:
         anomalies.append(Anomaly("unreadable-member", f"{name!r} can't be read: {error.message}", (name,)))
         return False
@@ -79,12 +79,19 @@ def _is_elf(tree: Tree, name: str, anomalies: list[Anomaly]) -> bool:
     return kind.kind == "elf"
 
 
-def _mentions_container(tree: Tree, name: str) -> bool:
-    view = tree.read(name)
-    overlap = len(_MARK) - 1
-    for start in range(0, min(len(view), _SEARCHED), _WINDOW):
-        if _MARK in bytes(view[start : start + _WINDOW + overlap]):
-            return True
+def _mentions_container(tree: Tree, name: str, anomalies: list[Anomaly]) -> bool:
+    """Whether the first of a member's bytes name the container API, without inflating all of it at once."""
+    end = b""
+    try:
+        for number, piece in enumerate(tree.pieces(name, _WINDOW)):
+            text = end + bytes(piece)
+            if _MARK in text:
+                return True
+            if number * _WINDOW > _SEARCHED:
+                break
+            end = text[1 - len(_MARK) :]
+    except AotiError as error:
+        anomalies.append(Anomaly("unreadable-member", f"{name!r} can't be read: {error.message}", (name,)))
     return False
 
 

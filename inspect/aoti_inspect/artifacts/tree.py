@@ -13,6 +13,8 @@ from aoti_inspect.artifacts.weights import Location
 from aoti_inspect.artifacts.zip_archive import ZipArchive
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aoti_inspect.artifacts.mapped import Source
 
 #: A folder with more files, or nested more deeply, is not an unpacked package.
@@ -36,6 +38,10 @@ class Tree(Protocol):
 
     def read(self, member: str, limit: int | None = None, *, verify: bool | None = None) -> memoryview:
         """Return a member's bytes, refusing more than ``limit``; ``verify`` as `ZipArchive.read`."""
+        ...
+
+    def pieces(self, member: str, size: int) -> Iterator[memoryview | bytes]:
+        """Yield a member's bytes, ``size`` at a time, holding no more of them."""
         ...
 
     def location(self, member: str) -> Location | None:
@@ -75,6 +81,10 @@ class ZipTree:
     def read(self, member: str, limit: int | None = None, *, verify: bool | None = None) -> memoryview:
         """Return a member's bytes; see `ZipArchive.read` for the errors."""
         return self._archive.read(member, limit=limit, verify=verify)
+
+    def pieces(self, member: str, size: int) -> Iterator[memoryview | bytes]:
+        """Yield a member's bytes, ``size`` at a time; see `ZipArchive.pieces`."""
+        return self._archive.pieces(member, size)
 
     def location(self, member: str) -> Location | None:
         """Return where a stored member lies in the file; None if it is compressed or can't be read."""
@@ -163,6 +173,11 @@ class FolderTree:
         if member not in self._open:
             self._open[member] = MappedFile(self.label(member))
         return self._open[member].view[:]
+
+    def pieces(self, member: str, size: int) -> Iterator[memoryview | bytes]:
+        """Yield a file's bytes, ``size`` at a time; the errors are those of `read`."""
+        view = self.read(member)
+        return (view[start : start + size] for start in range(0, len(view), size))
 
     def location(self, member: str) -> Location | None:
         """Return the file itself."""

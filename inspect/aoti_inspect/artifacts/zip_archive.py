@@ -10,6 +10,8 @@ from aoti_inspect.artifacts.zip_directory import DEFLATED, STORED, read_director
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aoti_inspect.artifacts.zip_directory import Directory, Member
 
 _LOCAL = struct.Struct("<4s5H3I2H")
@@ -29,10 +31,10 @@ _METHODS = {
 
 #: deflate can't do better than 1032 to 1, so a member that claims more is not what it says.
 _MAX_RATIO = 1032
-# : Inflating is the only way by which reading takes memory in proportion to what a file claims: the most for
-# one : member, and the most for all of an archive, which bounds the time.
-MAX_INFLATED = 512 << 20
-MAX_INFLATED_IN_ALL = 4 << 30
+#: Inflating is the only way by which reading takes memory in proportion to what a file claims: the most for
+#: one member, and the most for all of an archive, which bounds the time.
+MAX_INFLATED = 256 << 20
+MAX_INFLATED_IN_ALL = 2 << 30
 #: Up to this size, stored members are checked against their CRC when read; larger ones when asked.
 CHECKED_WHEN_READ = 4 << 20
 
@@ -94,6 +96,30 @@ class ZipArchive:
         if verify or (verify is None and member.size <= CHECKED_WHEN_READ):
             self._check(member, packed)
         return packed
+
+    def pieces(self, name: str, size: int) -> Iterator[memoryview | bytes]:
+        """Yield a member's bytes, ``size`` at a time, without ever holding more; nothing is verified.
+
+        Raises:
+            NotFound, InvalidProgram, NotSupported: as `read`.
+        """
+        member = self.member(name)
+        packed = self._packed(member)
+        if member.method == STORED:
+            yield from (packed[start : start + size] for start in range(0, len(packed), size))
+            return
+        import zlib  # noqa: PLC0415 - PyTorch stores its members
+
+        engine = zlib.decompressobj(-15)
+        try:
+            piece = engine.decompress(packed, size)
+            while piece:
+                yield piece
+                piece = engine.decompress(engine.unconsumed_tail, size)
+        except zlib.error as error:
+            raise self._damaged(member, str(error)) from None
+        if not engine.eof:
+            raise self._damaged(member, "they end before their end mark")
 
     def offset(self, name: str) -> int | None:
         """Return where a stored member's bytes start in the archive, or None if it is compressed."""
@@ -175,9 +201,7 @@ class ZipArchive:
             if not engine.eof and len(data) == member.size:
                 data += engine.decompress(engine.unconsumed_tail, 1)
         except zlib.error as error:
-            raise InvalidProgram(
-                "its compressed bytes are damaged", path=self._path(member), cause=str(error)
-            ) from None
+            raise self._damaged(member, str(error)) from None
         if len(data) != member.size or not engine.eof:
             held = "more" if len(data) > member.size else len(data)
             raise InvalidProgram(
@@ -187,6 +211,9 @@ class ZipArchive:
         view = memoryview(data)
         self._check(member, view)
         return view
+
+    def _damaged(self, member: Member, cause: str) -> InvalidProgram:
+        return InvalidProgram("its compressed bytes are damaged", path=self._path(member), cause=cause)
 
     def _check(self, member: Member, view: memoryview) -> None:
         import zlib  # noqa: PLC0415 - only where something is checked

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,32 @@ def test_json_that_inflates_far_is_refused_before_it_is_parsed(tmp_path, plugin_
     refused = pytest.raises(NotSupported, match="the limit for this kind of member is")
     with refused, open_artifact(path) as artifact:
         artifact.models["model"].plugin.metadata()
+
+
+def test_libraries_that_inflate_to_gigabytes_are_looked_at_piece_by_piece(tmp_path, smallest_plugin):
+    plugin = Path(smallest_plugin).read_bytes()
+    bomb = plugin[:64] + bytes(200_000_000)
+    path = tmp_path / "bombs.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("pkg/model.so", plugin)
+        for number in range(4):
+            archive.writestr(f"pkg/bomb{number}.so", bomb)
+    _, peak, _, plugins = measure(str(path))
+    assert plugins == 1
+    assert peak < 60 * 1024
+
+
+def test_a_library_whose_compressed_bytes_are_damaged_hides_no_other(tmp_path, smallest_plugin):
+    plugin = Path(smallest_plugin).read_bytes()
+    path = tmp_path / "damaged.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("pkg/model.so", plugin)
+        archive.writestr("pkg/other.so", plugin[:64] + os.urandom(4096) + bytes(1 << 20))
+        info = archive.getinfo("pkg/other.so")
+    data = bytearray(path.read_bytes())
+    end = info.header_offset + 30 + len(info.filename) + info.compress_size
+    data[end - 32 : end] = bytes(32)  # no block of a deflate stream looks so
+    path.write_bytes(data)
+    with open_artifact(str(path)) as artifact:
+        assert list(artifact.models) == ["pkg/model.so"]
+        assert any(entry.code_hint == "unreadable-member" for entry in artifact.anomalies)
