@@ -16,6 +16,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -68,6 +69,26 @@ def run_one(folder: str, name: str) -> dict[str, object]:
         "torch in process": "torch" in sys.modules
         or any("libtorch" in line for line in open("/proc/self/maps")),
     }
+
+
+def run_command(folder: str, name: str, environment: dict[str, str]) -> dict[str, object]:
+    """Run one plugin with ``aoti-run``, and compare the file that it writes."""
+    import numpy as np
+
+    data = np.load(os.path.join(folder, f"{name}.npz"))
+    with tempfile.TemporaryDirectory() as scratch:
+        inputs, outputs = os.path.join(scratch, "in.npz"), os.path.join(scratch, "out.npz")
+        np.savez(inputs, **{key: data[key] for key in data.files if key.startswith("in")})
+        stem = os.path.join(folder, name)
+        script = "import sys; from aoti_executor.cli import main; sys.exit(main())"
+        options = [f"{stem}.so", "--weights", f"{stem}.blob", "--input", inputs, "--output", outputs]
+        command = [sys.executable, "-c", script, *options]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+        if done.returncode:
+            return {"plugin": f"{name} (aoti-run)", "matches": False, "error": done.stderr.strip()}
+        written = np.load(outputs)
+        worst = max(float(np.abs(written[key] - data[key]).max()) for key in written.files)
+    return {"plugin": f"{name} (aoti-run)", "matches": worst <= TOLERANCE, "max error": f"{worst:.1e}"}
 
 
 def build() -> dict[str, str]:
@@ -148,6 +169,7 @@ def main() -> int:
             print(done.stderr, file=sys.stderr)
         else:
             rows.append(json.loads(done.stdout.splitlines()[-1]))
+    rows.append(run_command(options.folder, "mlp13", environment))
     text = record(rows)
     print(text)
     if options.output:
