@@ -66,6 +66,9 @@ def run_one(folder: str, name: str) -> dict[str, object]:
         "load ms": round((loaded - begin) * 1e3, 1),
         "first run ms": round((first - loaded) * 1e3, 1),
         "run us (median of 200, outputs copied back)": round(sorted(times)[100] * 1e6, 1),
+        "CUDA runtime": next(
+            os.path.basename(line.split()[-1]) for line in open("/proc/self/maps") if "libcudart" in line
+        ),
         "torch in process": "torch" in sys.modules
         or any("libtorch" in line for line in open("/proc/self/maps")),
     }
@@ -131,6 +134,8 @@ def record(rows: list[dict[str, object]]) -> str:
     """Return the record as Markdown."""
     lines = ["# CUDA plugins without PyTorch in the process", "", "| | |", "|---|---|"]
     lines += [f"| {label} | {value} |" for label, value in describe_machine()]
+    runtimes = {str(row.pop("CUDA runtime")) for row in rows if "CUDA runtime" in row}
+    lines.append(f"| CUDA runtime | {', '.join(sorted(runtimes))} |")
     lines += [
         "",
         "Each plugin ran in a fresh process: weights bound from the blob beside it, inputs copied to the",
