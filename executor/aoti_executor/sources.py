@@ -274,24 +274,9 @@ def _mapped(path: str) -> memoryview:
 def _package_sources(artifact: Artifact, entry: Plugin) -> list[bytes]:
     if artifact.kind == "plugin":
         return _beside(os.path.splitext(artifact.path)[0] + ".cpp")
-    if artifact.kind != "pt2":
-        return []
-    member = entry.name.partition("!")[2]
-    folder = member.rpartition("/")[0]
-    if not member or not os.path.isfile(artifact.path):
-        return []
-    import zipfile  # noqa: PLC0415 - packages only
-
     try:
-        with zipfile.ZipFile(artifact.path) as package:
-            return [
-                package.read(info)
-                for info in package.infolist()
-                if info.filename.rpartition("/")[0] == folder
-                and info.filename.endswith(".cpp")
-                and info.file_size <= _MAX_SOURCE
-            ]
-    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError):
+        return [bytes(text) for text in entry.sources()]
+    except AotiError:
         return []  # they only add to what is known
 
 

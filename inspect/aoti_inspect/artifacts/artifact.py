@@ -107,6 +107,7 @@ class Plugin:
         location: Location | None = None,
         extern_nodes: str | None = None,
         beside: frozenset[str] | None = None,
+        sources: Callable[[], tuple[memoryview, ...]] = tuple,
     ) -> None:
         self.name = name
         self.model = model
@@ -119,6 +120,7 @@ class Plugin:
         self.beside = beside
         self._read = read
         self._metadata = metadata
+        self._sources = sources
 
     def read(self) -> memoryview:
         """Return the plugin's bytes: a part of the mapped file, or a private copy if they are compressed.
@@ -136,6 +138,14 @@ class Plugin:
             InvalidProgram: it is there and damaged.
         """
         return unless_closed(self._metadata)
+
+    def sources(self) -> tuple[memoryview, ...]:
+        """Return the C++ sources that Inductor packed beside it: of the wrapper, and of its kernels.
+
+        Raises:
+            AotiError: as `read`.
+        """
+        return unless_closed(self._sources)
 
 
 class Model(NamedTuple):

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _MODEL_FILE = re.compile(r"((?:[^/]+/)?)data/aotinductor/([^/]+)/(.+)")
 _MARKER = re.compile(r"((?:[^/]+/)?)archive_format")
 _EXPORTED = re.compile(r"(?:[^/]+/)?(?:models/([^/]+)\.json|serialized_exported_program\.json)")
+#: C++ beside a plugin: the wrapper of a large model has a few megabytes.
+MAX_SOURCE = 64 << 20
 #: JSON beside a plugin: operators, configuration of weights (some 300 bytes each). Parsed JSON takes up to 25
 #: times its own size, and a deflated member of 60 kB inflates to 60 MB of it.
 _MAX_JSON = 8 << 20
@@ -244,6 +246,9 @@ def _plugin(package: _Package, name: str, library: str, files: dict[str, str]) -
         location=tree.location(member),
         extern_nodes=None if nodes is None else tree.label(nodes),
         beside=frozenset(files),
+        sources=lambda: tuple(
+            tree.read(source, MAX_SOURCE) for file, source in files.items() if file.endswith(".cpp")
+        ),
     )
 
 

@@ -7,6 +7,7 @@ memory, and a file that shrinks while it is mapped kills the process with SIGBUS
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 
 from aoti_abi.errors import AccessFailed
 
@@ -14,14 +15,14 @@ from aoti_abi.errors import AccessFailed
 _WINDOW = 1 << 20
 
 
-class Source:
+class Source(ABC):
     """Random access to ``size`` bytes. Reading outside of them gives fewer bytes, never an exception."""
 
     size: int
 
+    @abstractmethod
     def read(self, offset: int, size: int) -> bytes:
         """Return up to ``size`` bytes at ``offset``."""
-        raise NotImplementedError
 
     def find(self, pattern: bytes, start: int, end: int) -> int:
         """Return the offset of the first ``pattern`` that lies within [start, end), or -1."""
