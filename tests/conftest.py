@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -94,11 +95,15 @@ def native_libraries() -> Iterator[str]:
         cmake = str(beside) if beside.exists() else shutil.which("cmake")
         assert cmake, "the C libraries are not installed, and there is no cmake to build them"
         folder = root / "build" / "shim"
-        for command in (
-            [cmake, "-S", str(root / "shim"), "-B", str(folder)],
-            [cmake, "--build", str(folder)],
-        ):
-            subprocess.run(command, check=True, capture_output=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        # Workers share the folder; whoever comes second finds it built.
+        with open(f"{folder}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for command in (
+                [cmake, "-S", str(root / "shim"), "-B", str(folder)],
+                [cmake, "--build", str(folder)],
+            ):
+                subprocess.run(command, check=True, capture_output=True)
         path = str(folder / "libaoti_shim.so")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AOTI_SHIM_PATH", path)

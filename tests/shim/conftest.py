@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import glob
 import hashlib
 import importlib.util
@@ -191,12 +192,15 @@ def build(folder: Path, *options: str, target: str = "aoti_shim") -> Path:
     if cmake is None:
         pytest.fail("no cmake: pip install cmake, which the test extra names")
     generator = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"] if ninja else []
-    for command in (
-        [cmake, "-S", str(SOURCES), "-B", str(folder), *generator, *options],
-        [cmake, "--build", str(folder), "--target", target],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
+    # Workers share the folder; whoever comes second finds it built.
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for command in (
+            [cmake, "-S", str(SOURCES), "-B", str(folder), *generator, *options],
+            [cmake, "--build", str(folder), "--target", target],
+        ):
+            done = subprocess.run(command, capture_output=True, text=True)
+            assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
     return folder
 
 
