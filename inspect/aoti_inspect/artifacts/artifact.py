@@ -88,7 +88,7 @@ class Plugin:
         weights: what comes with it.
         delegate: how a ``.pte`` method calls it; None elsewhere.
         variant: which GPU it is for, if it comes from a ``.pte``; None elsewhere.
-        location: where its bytes lie in a file as they are; None if they are compressed.
+        location: where its bytes lie in a file as they are; None if they are compressed, or in memory only.
         extern_nodes: name of the JSON with the operators that it calls through its host; None without one.
         beside: names of the files of its model in the package, itself included; None outside of packages.
     """
@@ -226,9 +226,9 @@ class NamedBlob(NamedTuple):
 
     Attributes:
         key: its name; untrusted, never a file name.
-        origin: the file that holds it.
+        origin: what the ``.pte`` or ``.ptd`` that holds it is called.
         offset, size: bytes in that file.
-        whole: the whole file, mapped.
+        whole: the whole file, mapped or in memory.
         layout: dtype and shape, for what is stored as a tensor; None for plain bytes.
     """
 

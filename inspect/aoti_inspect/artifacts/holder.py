@@ -140,18 +140,21 @@ def _nested(tree: Tree, name: str, opened: list[Source], anomalies: list[Anomaly
 
 
 def _open_nested(tree: Tree, name: str, opened: list[Source]) -> Artifact:
-    source = MemorySource(tree.label(name), tree.read(name))
+    source = _member(tree, name)
     opened.append(source)
     if name.endswith(".pte"):
         from aoti_inspect.artifacts.pte import read_program  # noqa: PLC0415 - imports flatbuffers
 
         stem = name.removesuffix("pte")
         beside = [other for other in tree.names() if other.startswith(stem) and other.endswith(".ptd")]
-        files = tuple(MemorySource(tree.label(other), tree.read(other)) for other in beside)
+        files = tuple(_member(tree, other) for other in beside)
         opened.extend(files)
         return read_program(source, files)
     from aoti_inspect.artifacts.pt2 import read_package  # noqa: PLC0415 - most holders have none
 
-    where = tree.location(name)
-    path, base = (where.path, where.offset) if where else (None, 0)
+    path, base = (source.place.path, source.place.offset) if source.place else (None, 0)
     return read_package(ZipTree(source.view, source.name, path=path, base=base), ())
+
+
+def _member(tree: Tree, name: str) -> MemorySource:
+    return MemorySource(tree.label(name), tree.read(name), tree.location(name))

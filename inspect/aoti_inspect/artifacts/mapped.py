@@ -9,6 +9,7 @@ import stat
 from typing import Protocol
 
 from aoti_abi.errors import AccessFailed, NotFound
+from aoti_inspect.artifacts.weights import Location
 
 
 class Source(Protocol):
@@ -16,6 +17,7 @@ class Source(Protocol):
 
     name: str
     view: memoryview
+    place: Location | None
 
     def close(self) -> None:
         """Give the bytes back; may be called twice."""
@@ -30,6 +32,7 @@ class MappedFile:
     Attributes:
         name: the path, as given.
         view: the file's bytes.
+        place: the whole file.
     """
 
     def __init__(self, path: str) -> None:
@@ -55,6 +58,7 @@ class MappedFile:
         finally:
             os.close(descriptor)
         self.view = memoryview(self._map) if self._map is not None else memoryview(b"")
+        self.place: Location | None = Location(path, 0, len(self.view))
 
     def close(self) -> None:
         """Give the mapping back, now or when the last view of it goes. May be called twice."""
@@ -66,16 +70,20 @@ class MappedFile:
 
 
 class MemorySource:
-    """Bytes that are already in memory, such as standard input.
+    """Bytes that are already in memory: what a caller read, or a member of an archive.
 
     Attributes:
         name: what to call them.
         view: the bytes.
+        place: where a file has the same bytes; None if none does.
     """
 
-    def __init__(self, name: str, data: bytes | bytearray | memoryview) -> None:
+    def __init__(
+        self, name: str, data: bytes | bytearray | memoryview, place: Location | None = None
+    ) -> None:
         self.name = name
         self.view = memoryview(data).toreadonly().cast("B")
+        self.place = place
 
     def close(self) -> None:
         """Drop the view; views handed out stay valid."""

@@ -25,13 +25,13 @@ _MAX_JSON = 8 << 20
 def read_plain_plugin(source: Source) -> Artifact:
     """Read a plugin's sidecar files, if there are any; the plugin itself is not looked at.
 
-    Raises:
-        InvalidProgram: the list of operators beside it is damaged.
+    A plugin in memory has nothing beside it, whatever it is called.
     """
     path = source.name
     stem = os.path.splitext(path)[0]
     model = os.path.basename(stem) or path
-    nodes = _sidecar(f"{stem}.json")
+    on_disk = source.place is not None
+    nodes = _sidecar(f"{stem}.json") if on_disk else None
     operators: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
     if nodes is not None:
@@ -40,16 +40,16 @@ def read_plain_plugin(source: Source) -> Artifact:
             nodes = None
         else:
             operators, objects = listed
-    weights = _weights(stem)
+    weights = _weights(stem) if on_disk else Weights("none")
     view = source.view
     plugin = Plugin(
         path,
         model,
         len(view),
         lambda: view[:],
-        metadata=lambda: _metadata(stem),
+        metadata=lambda: _metadata(stem) if on_disk else None,
         weights=weights,
-        location=Location(path, 0, len(view)),
+        location=source.place,
         extern_nodes=nodes,
     )
     return Artifact(

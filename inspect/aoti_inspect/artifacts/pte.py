@@ -33,10 +33,14 @@ _LONGEST_KEYS = 4096
 
 
 class _Program(NamedTuple):
-    """A program's parts that its delegates refer to, and what was found wrong so far."""
+    """A program's parts that its delegates refer to, and what was found wrong so far.
+
+    ``places`` says where the program and its data files lie, by name; those in memory alone are not in it.
+    """
 
     name: str
     view: memoryview
+    places: dict[str, Location]
     root: CheckedTable
     segments: tuple[tuple[int, int], ...]
     named: dict[str, NamedBlob]
@@ -71,7 +75,8 @@ def read_program(source: Source, tensor_files: tuple[Source, ...]) -> Artifact:
         blobs.extend(content.blobs)
         anomalies.extend(content.anomalies)
     named = merge_named_data(blobs, anomalies)
-    program = _Program(name, view, root, segments, named, anomalies)
+    places = {file.name: file.place for file in (source, *tensor_files) if file.place is not None}
+    program = _Program(name, view, places, root, segments, named, anomalies)
     models: dict[str, Model] = {}
     for plan in root.tables(_PLANS, "methods"):
         method = read_method(plan, name)
@@ -197,7 +202,7 @@ def _plugins(program: _Program, method: Method, number: int, payload: Payload) -
                 weights=weights,
                 delegate=delegate,
                 variant=variant,
-                location=Location(blob.origin, blob.offset, blob.size),
+                location=_location(program, blob),
             )
         )
     return plugins
@@ -205,6 +210,11 @@ def _plugins(program: _Program, method: Method, number: int, payload: Payload) -
 
 def _view(blob: NamedBlob) -> memoryview:
     return blob.view
+
+
+def _location(program: _Program, blob: NamedBlob) -> Location | None:
+    place = program.places.get(blob.origin)
+    return None if place is None else Location(place.path, place.offset + blob.offset, blob.size)
 
 
 def _weights(program: _Program, payload: Payload) -> Weights:
@@ -217,7 +227,7 @@ def _weights(program: _Program, payload: Payload) -> Weights:
     blob = named.get(key)
     if blob is None:
         return Weights("missing", key)
-    location = Location(blob.origin, blob.offset, blob.size)
+    location = _location(program, blob)
     return Weights("blob", key, size=blob.size, location=location, blob=lambda: blob.view)
 
 

@@ -111,8 +111,9 @@ class FolderTree:
 
     def __init__(self, path: str) -> None:
         self.name = path
-        #: A folder has no bytes of its own.
+        # A folder has no bytes of its own.
         self.view: memoryview = memoryview(b"")
+        self.place: Location | None = None
         self._sizes: dict[str, int] = {}
         self._links: list[str] = []
         self._open: dict[str, Source] = {}

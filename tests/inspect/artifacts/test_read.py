@@ -11,6 +11,10 @@ import pytest
 
 from aoti_abi.errors import AccessFailed, AotiError, InvalidProgram, InvalidState, NotFound, NotSupported
 from aoti_inspect.artifacts import open_artifact
+from aoti_inspect.artifacts.facts import read_facts
+from aoti_inspect.audit import Settings
+from aoti_inspect.target import Target
+from aoti_inspect.workers import audit_path
 
 from .conftest import METADATA, package_members, write_zip
 
@@ -109,11 +113,44 @@ def test_a_wheel_with_plugins(tmp_path: Path, plugin_bytes, artifacts):
             assert artifact.models["pkg/inner.pt2:model"].plugin.read() == plugin_bytes
             plugin = artifact.models["pkg/two.pte:forward"].plugin
             assert plugin.weights.kind == "blob"
+            for place, data in ((plugin.location, plugin.read()), (plugin.weights.location, None)):
+                if compression == zipfile.ZIP_DEFLATED:
+                    assert place is None
+                else:
+                    assert place.path == path
+                    stored = Path(path).read_bytes()[place.offset :][: place.size]
+                    assert stored == (plugin.weights.blob() if data is None else data)
             location = artifact.models["pkg/inner.pt2:model"].plugin.location
             if compression == zipfile.ZIP_STORED:
                 assert Path(path).read_bytes()[location.offset :][: location.size] == plugin_bytes
             else:
                 assert location is None
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_the_plugin_of_a_program_in_an_archive_is_audited(tmp_path: Path, artifacts, compression):
+    members = {"two.pte": (artifacts / "aoti_legacy_external.pte").read_bytes()}
+    path = write_zip(tmp_path / "models.zip", members, compression)
+    result = audit_path(path, Settings(Target(), ("builtin",)))
+    # The fixture's plugin is a placeholder of eighteen bytes, and this is what it must be refused for.
+    (message,) = (finding.message for finding in result.findings if finding.code == "AOTI617")
+    assert message.startswith(f"{path}!two.pte!forward: ")
+    assert "an ELF file cut off after 18 bytes" in message
+
+
+def test_a_plugin_in_memory_has_no_place_and_nothing_beside_it(tmp_path: Path, plugin_bytes):
+    (tmp_path / "model_metadata.json").write_text("{}")
+    (tmp_path / "model.blob").write_bytes(b"weights")
+    with open_artifact(str(tmp_path / "model.so"), content=plugin_bytes) as artifact:
+        plugin = artifact.model().plugin
+        assert (plugin.location, plugin.metadata(), plugin.weights.kind) == (None, None, "none")
+        assert read_facts(plugin).elf.size == len(plugin_bytes)
+
+
+def test_a_program_in_memory_has_no_place(artifacts):
+    content = (artifacts / "aoti_legacy_external.pte").read_bytes()
+    with open_artifact("x.pte", content=content) as artifact:
+        assert artifact.model().plugin.location is None
 
 
 def test_a_folder_of_plugins(tmp_path: Path, plugin_bytes):
