@@ -8,7 +8,7 @@ enum { CUDA_MEMCPY_HOST_TO_DEVICE = 1, CUDA_MEMCPY_DEVICE_TO_HOST = 2, CUDA_MEMC
 enum { CUDA_ERROR_MEMORY_ALLOCATION = 2 };
 
 /* cudaError_t is an enum, passed as int. */
-static struct {
+static struct runtime {
     int (*get_device)(int *);
     int (*set_device)(int);
     int (*allocate)(void **, size_t);
@@ -104,24 +104,26 @@ int32_t aoti_shim_load_cuda(const char *libcudart_path) {
     /* GLOBAL: plugins call the CUDA runtime without naming it in DT_NEEDED. */
     void *library = dlopen(libcudart_path, RTLD_NOW | RTLD_GLOBAL);
     REQUIRE(library != NULL, AOTI_NOT_FOUND, "%s", dlerror());
+    /* Filled apart: a library that turns out to lack something must not touch a table in use. */
+    struct runtime found;
     const struct {
         const char *name;
         void *slot;
         bool optional;
     } functions[] = {
-        {"cudaGetDevice", &cuda.get_device, false},
-        {"cudaSetDevice", &cuda.set_device, false},
-        {"cudaMalloc", &cuda.allocate, false},
-        {"cudaFree", &cuda.release, false},
-        {"cudaMallocAsync", &cuda.allocate_async, true},
-        {"cudaFreeAsync", &cuda.release_async, true},
-        {"cudaMemcpyAsync", &cuda.copy_async, false},
-        {"cudaMemsetAsync", &cuda.fill_async, false},
-        {"cudaStreamSynchronize", &cuda.synchronize, false},
-        {"cudaMallocHost", &cuda.allocate_host, false},
-        {"cudaFreeHost", &cuda.release_host, false},
-        {"cudaGetLastError", &cuda.clear_error, false},
-        {"cudaGetErrorString", &cuda.error_text, false},
+        {"cudaGetDevice", &found.get_device, false},
+        {"cudaSetDevice", &found.set_device, false},
+        {"cudaMalloc", &found.allocate, false},
+        {"cudaFree", &found.release, false},
+        {"cudaMallocAsync", &found.allocate_async, true},
+        {"cudaFreeAsync", &found.release_async, true},
+        {"cudaMemcpyAsync", &found.copy_async, false},
+        {"cudaMemsetAsync", &found.fill_async, false},
+        {"cudaStreamSynchronize", &found.synchronize, false},
+        {"cudaMallocHost", &found.allocate_host, false},
+        {"cudaFreeHost", &found.release_host, false},
+        {"cudaGetLastError", &found.clear_error, false},
+        {"cudaGetErrorString", &found.error_text, false},
     };
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         void *symbol = dlsym(library, functions[i].name);
@@ -132,10 +134,11 @@ int32_t aoti_shim_load_cuda(const char *libcudart_path) {
         }
         memcpy(functions[i].slot, &symbol, sizeof symbol);
     }
-    if (cuda.allocate_async == NULL || cuda.release_async == NULL) {
-        cuda.allocate_async = NULL;
-        cuda.release_async = NULL;
+    if (found.allocate_async == NULL || found.release_async == NULL) {
+        found.allocate_async = NULL;
+        found.release_async = NULL;
     }
+    cuda = found;
     const struct aoti_device_ops ops = {
         .struct_size = sizeof ops,
         .get_device = get_device,

@@ -78,6 +78,15 @@ def test_loading_a_runtime_fails_with_a_reason(shim: Any, compile_library: Any) 
     assert shim.library.aoti_shim_has_device(0) == 1
 
 
+def test_a_runtime_that_lacks_something_leaves_the_one_in_use(cuda: Cuda, compile_library: Any) -> None:
+    partial = "int cudaGetDevice(int *device) { *device = 1; return 0; }"
+    path = compile_library(partial, "-Wl,-Bsymbolic", name="libpartial.so")
+    assert cuda.shim.library.aoti_shim_load_cuda(path.encode()) != 0
+    assert "has no cudaSetDevice" in cuda.shim.error()
+    assert cuda.device() == 0  # the partial one, unmapped by now, would crash or say 1
+    np.testing.assert_array_equal(cuda.download(cuda.upload(np.arange(3.0))), np.arange(3.0))
+
+
 def test_a_table_must_be_whole(shim: Any) -> None:
     table = (ctypes.c_char * 256)()
     register = shim.library.aoti_shim_register_device
