@@ -60,7 +60,7 @@ static AOTITorchError attend(const struct problem *p, const char *function) {
                         (struct matrix){p->q + at * p->depth * item, p->depth, 1},
                         (struct matrix){p->k + h * p->keys * p->depth * item, 1, p->depth}, 0,
                         (struct matrix){scores, p->keys, 1}, function);
-            for (int64_t i = 0; i < rows; i++) {
+            for (int64_t i = 0; i < rows && code == AOTI_OK; i++) {
                 int64_t allowed = p->causal && first + i + 1 < p->keys ? first + i + 1 : p->keys;
                 char *mask = p->mask != NULL ? p->mask + (at + i) * p->keys * item : NULL;
                 if (p->type == DTYPE_FLOAT32) {

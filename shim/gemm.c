@@ -31,7 +31,6 @@ int32_t aoti_shim_set_blas(void *cblas_sgemm, void *cblas_dgemm, int32_t int_bit
 static bool blas_layout(struct matrix matrix, int64_t rows, int64_t columns, int *transposed, int64_t *leading) {
     int64_t row = rows == 1 ? columns : matrix.row, column = columns == 1 ? rows : matrix.column;
     if (matrix.column == 1 || columns == 1) {
-        row = rows == 1 ? columns : matrix.row;
         if (row >= columns && row >= 1) {
             *transposed = CBLAS_NO_TRANS;
             *leading = row;
@@ -115,8 +114,10 @@ DEFINE_LOOP(loop_float_avx2, float, float, __attribute__((target("avx2,fma"))))
 DEFINE_LOOP(loop_double_avx2, double, double, __attribute__((target("avx2,fma"))))
 DEFINE_LOOP(loop_float_avx512, float, float, __attribute__((target("avx512f,prefer-vector-width=512"))))
 DEFINE_LOOP(loop_double_avx512, double, double, __attribute__((target("avx512f,prefer-vector-width=512"))))
-#define PICK(name) \
-    (__builtin_cpu_supports("avx512f") ? name##_avx512 : __builtin_cpu_supports("avx2") ? name##_avx2 : name)
+#define PICK(name)                                                                          \
+    (__builtin_cpu_supports("avx512f")                                  ? name##_avx512     \
+     : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? name##_avx2        \
+                                                                        : name)
 #else
 #define PICK(name) name
 #endif

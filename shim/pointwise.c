@@ -6,14 +6,17 @@
 
 enum activation { NONE, RELU, SIGMOID, TANH, SWISH, HARDSWISH, HARDSIGMOID, GELU, GELU_TANH, LEAKY_RELU, HARDTANH };
 
+/* x + 3, held between 0 and 6. NaN stays NaN, which fmin and fmax would lose. */
+static double ramp(double x) { return x < -3 ? 0 : x > 3 ? 6 : x + 3; }
+
 static double activate(enum activation activation, double x, double a, double b) {
     switch (activation) {
         case RELU: return x > 0 || isnan(x) ? x : 0;
         case SIGMOID: return 1 / (1 + exp(-x));
         case TANH: return tanh(x);
         case SWISH: return x / (1 + exp(-x));
-        case HARDSWISH: return x * fmin(fmax(x + 3, 0), 6) / 6;
-        case HARDSIGMOID: return fmin(fmax(x + 3, 0), 6) / 6;
+        case HARDSWISH: return x * ramp(x) / 6;
+        case HARDSIGMOID: return ramp(x) / 6;
         case GELU: return 0.5 * x * (1 + erf(x * 0.70710678118654752440));
         case GELU_TANH: return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
         case LEAKY_RELU: return x > 0 ? x : a * x;

@@ -182,6 +182,13 @@ def test_a_linear_layer_and_its_activation(
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+def test_an_activation_keeps_nan(shim: Any, activation: tuple[str, list[float], bytes | None]) -> None:
+    x, w = shim.tensor(np.full((1, 1), np.nan, "f4")), shim.tensor(np.ones((1, 1), "f4"))
+    result = shim.make("aoti_torch_cpu__linear_pointwise", x, w, None, *Fused(*activation).arguments)
+    assert np.isnan(result.numpy()).all()
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
 @pytest.mark.parametrize("last", [False, True])
 def test_a_convolution_and_its_activation(
     shim: Any, torch_host: Any, activation: tuple[str, list[float], bytes | None], last: bool
