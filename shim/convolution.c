@@ -208,6 +208,25 @@ static AOTITorchError convolution(const struct call *call, AtenTensorHandle *ret
     return AOTI_OK;
 }
 
+/* A call with nothing fused to it; the rest is the caller's to fill in. */
+static struct call call_of(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias,
+                           const int64_t *stride, int64_t stride_count, const int64_t *padding, int64_t padding_count,
+                           const int64_t *dilation, int64_t dilation_count, int64_t groups) {
+    return (struct call){
+        .input = input,
+        .weight = weight,
+        .bias = bias,
+        .stride = stride,
+        .stride_count = stride_count,
+        .padding = padding,
+        .padding_count = padding_count,
+        .dilation = dilation,
+        .dilation_count = dilation_count,
+        .groups = groups,
+        .alpha = 1,
+    };
+}
+
 AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle *bias,
                                           const int64_t *stride, int64_t stride_len_, const int64_t *padding,
                                           int64_t padding_len_, const int64_t *dilation, int64_t dilation_len_,
@@ -215,9 +234,11 @@ AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, AtenTensorHand
                                           int64_t output_padding_len_, int64_t groups, AtenTensorHandle *ret0) {
     REQUIRE_DEFINED(input);
     REQUIRE_OUT(ret0);
-    struct call call = {input,  weight,          bias != NULL ? *bias : NULL, stride,       padding, dilation,
-                        output_padding, stride_len_, padding_len_, dilation_len_, output_padding_len_, groups,
-                        transposed != 0, NULL, NULL, 1, NULL, NULL, NULL, 0};
+    struct call call = call_of(input, weight, bias != NULL ? *bias : NULL, stride, stride_len_, padding,
+                               padding_len_, dilation, dilation_len_, groups);
+    call.transposed = transposed != 0;
+    call.output_padding = output_padding;
+    call.output_padding_count = output_padding_len_;
     return convolution(&call, ret0, __func__);
 }
 
@@ -228,9 +249,11 @@ AOTITorchError aoti_torch_convolution(AtenTensorHandle input, AtenTensorHandle w
                                       int64_t output_padding_size, int64_t groups, AtenTensorHandle *ret) {
     REQUIRE_DEFINED(input);
     REQUIRE_OUT(ret);
-    struct call call = {input,  weight,          bias,        stride_ptr,   padding_ptr, dilation_ptr,
-                        output_padding_ptr, stride_size, padding_size, dilation_size, output_padding_size, groups,
-                        transposed != 0, NULL, NULL, 1, NULL, NULL, NULL, 0};
+    struct call call = call_of(input, weight, bias, stride_ptr, stride_size, padding_ptr, padding_size, dilation_ptr,
+                               dilation_size, groups);
+    call.transposed = transposed != 0;
+    call.output_padding = output_padding_ptr;
+    call.output_padding_count = output_padding_size;
     return convolution(&call, ret, __func__);
 }
 
@@ -242,22 +265,12 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise(
     REQUIRE_DEFINED(W);
     REQUIRE_OUT(attr);
     REQUIRE_OUT(ret0);
-    struct call call = {
-        .input = X,
-        .weight = W,
-        .bias = B != NULL ? *B : NULL,
-        .stride = stride,
-        .stride_count = stride_len_,
-        .padding = padding,
-        .padding_count = padding_len_,
-        .dilation = dilation,
-        .dilation_count = dilation_len_,
-        .groups = groups,
-        .attribute = attr,
-        .algorithm = algorithm,
-        .scalars = scalars,
-        .scalar_count = scalars_len_,
-    };
+    struct call call = call_of(X, W, B != NULL ? *B : NULL, stride, stride_len_, padding, padding_len_, dilation,
+                               dilation_len_, groups);
+    call.attribute = attr;
+    call.algorithm = algorithm;
+    call.scalars = scalars;
+    call.scalar_count = scalars_len_;
     return convolution(&call, ret0, __func__);
 }
 
@@ -270,25 +283,15 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary(
     REQUIRE_DEFINED(W);
     REQUIRE_OUT(binary_attr);
     REQUIRE_OUT(ret0);
-    struct call call = {
-        .input = X,
-        .weight = W,
-        .bias = B != NULL ? *B : NULL,
-        .stride = stride,
-        .stride_count = stride_len_,
-        .padding = padding,
-        .padding_count = padding_len_,
-        .dilation = dilation,
-        .dilation_count = dilation_len_,
-        .groups = groups,
-        .binary = binary_attr,
-        .other = other,
-        .alpha = alpha != NULL ? *alpha : 1,
-        .attribute = unary_attr != NULL ? *unary_attr : NULL,
-        .algorithm = unary_algorithm,
-        .scalars = unary_scalars,
-        .scalar_count = unary_scalars_len_,
-    };
+    struct call call = call_of(X, W, B != NULL ? *B : NULL, stride, stride_len_, padding, padding_len_, dilation,
+                               dilation_len_, groups);
+    call.binary = binary_attr;
+    call.other = other;
+    call.alpha = alpha != NULL ? *alpha : 1;
+    call.attribute = unary_attr != NULL ? *unary_attr : NULL;
+    call.algorithm = unary_algorithm;
+    call.scalars = unary_scalars;
+    call.scalar_count = unary_scalars_len_;
     return convolution(&call, ret0, __func__);
 }
 
