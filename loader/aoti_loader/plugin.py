@@ -91,7 +91,8 @@ class Plugin:
         self._handle: int | None = handle
         self._staged = staged
         self._leases: set[Lease] = set()
-        self._lock = threading.Lock()
+        # Reentrant: with the lock held, Python may collect a container, which gives its lease up.
+        self._lock = threading.RLock()
         self._closed = False
         self.functions: dict[str, Any] = bind_container(
             linker.library(handle), frozenset(facts.elf.exports.container)
@@ -184,8 +185,8 @@ class Plugin:
             self._closed = True
             if self._handle is None:
                 return self.kept_because is None
+            held = ", ".join(sorted({lease.what for lease in tuple(self._leases)}))
             if self._leases:
-                held = ", ".join(sorted({lease.what for lease in self._leases}))
                 self.kept_because = (
                     f"{len(self._leases)} claims on it are held ({held}); it goes with the last"
                 )

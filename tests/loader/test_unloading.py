@@ -66,6 +66,28 @@ def test_D1_real_plugins_leave_nothing(real_plugin: str, child: Callable[..., st
     check_flat(child(CYCLE, real_plugin, "150"))
 
 
+def test_D3_a_lease_may_be_given_up_inside_close(plugin: Callable[..., str]) -> None:
+    """Python may collect a container, and so give up its lease, in the middle of `close` itself."""
+    loaded = aoti_loader.load(plugin(), warn=False)
+    lease = loaded.hold()
+
+    class Collecting(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            lease.release()
+            return super().__hash__()
+
+    other = loaded.hold(Collecting("a tensor"))
+    closing = threading.Thread(target=loaded.close, daemon=True)
+    closing.start()
+    closing.join(20)
+    assert not closing.is_alive()
+    assert "1 claims on it are held" in (loaded.kept_because or "")
+    other.release()
+    assert loaded.close()
+
+
 def test_D1_unique_symbols_are_the_reason_without_mending(cxx_plugin: Callable[..., str]) -> None:
     loaded = aoti_loader.load(cxx_plugin("-fgnu-unique"), mend=False, warn=False)
     assert loaded.close() is False
