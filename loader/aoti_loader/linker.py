@@ -140,23 +140,6 @@ def base_of_handle(handle: int) -> int:
     return int(_LinkMap.from_address(handle).base or 0)
 
 
-def is_mapped(base: int, inode: tuple[int, int]) -> bool:
-    """Whether a file is still mapped at or after an address: what ``dlclose`` left behind.
-
-    Args:
-        base: where the library was mapped.
-        inode: the device and inode number of its file.
-    """
-    device = f"{os.major(inode[0]):02x}:{os.minor(inode[0]):02x}"
-    number = str(inode[1])
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as stream:
-        for line in stream:
-            fields = line.split(None, 5)
-            if fields[4] == number and fields[3] == device and int(fields[0].split("-")[0], 16) >= base:
-                return True
-    return False
-
-
 def library(handle: int) -> ctypes.CDLL:
     """Return a ctypes view of an open library; it does not own the handle."""
     return ctypes.CDLL(None, handle=handle)

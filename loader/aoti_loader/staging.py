@@ -44,13 +44,11 @@ class Staged(NamedTuple):
         kind: "memory" or "file".
         descriptor: keeps ``path`` unique: the kernel hands out its number again once it is closed, and the
             dynamic linker takes a library that is loaded under the same name for the same library.
-        inode: device and inode number, as the process's memory map shows them.
     """
 
     path: str
     kind: str
     descriptor: int
-    inode: tuple[int, int]
 
 
 def stage(source: Source, patches: Iterable[Patch] = (), *, name: str, in_memory: bool = True) -> Staged:
@@ -104,7 +102,7 @@ def _in_memory() -> Staged | None:
     for flags in (_MFD_CLOEXEC | _MFD_EXEC, _MFD_CLOEXEC):
         with contextlib.suppress(OSError, AttributeError):
             descriptor = os.memfd_create("aoti-plugin", flags)
-            return _staged(f"/proc/self/fd/{descriptor}", "memory", descriptor)
+            return Staged(f"/proc/self/fd/{descriptor}", "memory", descriptor)
     return None
 
 
@@ -119,12 +117,7 @@ def _on_disk(name: str) -> Staged:
             cause=error.strerror,
             hint="TMPDIR names the folder for copies",
         ) from error
-    return _staged(path, "file", descriptor)
-
-
-def _staged(path: str, kind: str, descriptor: int) -> Staged:
-    status = os.fstat(descriptor)
-    return Staged(path, kind, descriptor, (status.st_dev, status.st_ino))
+    return Staged(path, "file", descriptor)
 
 
 def _copy(source: Source, target: int, name: str) -> None:
