@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 from aoti_abi import errors
-from aoti_abi.errors import AotiError, InternalError, InvalidArgument
+from aoti_abi.errors import AccessFailed, AotiError, InternalError, InvalidArgument
 
 Outcome = Literal["loads", "refused", "crashed", "timed out"]
 
@@ -103,6 +103,7 @@ def probe(
 
     Raises:
         InvalidArgument: ``timeout`` is not positive, or an option is not one of `aoti_loader.load`'s.
+        AccessFailed: the system starts no child process.
     """
     if not timeout > 0:
         raise InvalidArgument(f"timeout is {timeout!r}; it is a number of seconds above 0")
@@ -127,6 +128,9 @@ def probe(
                 cwd="/",
                 start_new_session=True,
             )
+        except OSError as error:
+            os.close(reply_end)
+            raise AccessFailed("no child process could be started", path=name, cause=str(error)) from error
         finally:
             os.close(child_end)
         reply, timed_out = _wait(child, reply_end, timeout)
@@ -143,29 +147,32 @@ def _wait(child: subprocess.Popen[bytes], reply_end: int, timeout: float) -> tup
     parts: list[bytes] = []
     length = 0
     ended = timed_out = False
-    with os.fdopen(reply_end, "rb", buffering=0) as stream:
-        while length <= _REPLY_LIMIT:
-            # A process that the plugin started may hold the pipe open when the child has long ended.
-            ended = ended or _has_ended(child)
-            left = deadline - time.monotonic()
-            timed_out = left <= 0 and not ended
-            if timed_out:
-                break
-            if select.select([stream], [], [], 0 if ended else min(left, _POLL))[0]:
-                data = stream.read(1 << 16)
-                if not data:
+    try:
+        with os.fdopen(reply_end, "rb", buffering=0) as stream:
+            while length <= _REPLY_LIMIT:
+                # A process that the plugin started may hold the pipe open when the child has long ended.
+                ended = ended or _has_ended(child)
+                left = deadline - time.monotonic()
+                timed_out = left <= 0 and not ended
+                if timed_out:
                     break
-                parts.append(data)
-                length += len(data)
-            elif ended:
-                break
-    while not timed_out and not _has_ended(child):
-        timed_out = time.monotonic() > deadline
-        time.sleep(_POLL / 10)
-    # The child, or what it left behind; until it is waited for, no other group can have its number.
-    with suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
+                if select.select([stream], [], [], 0 if ended else min(left, _POLL))[0]:
+                    data = stream.read(1 << 16)
+                    if not data:
+                        break
+                    parts.append(data)
+                    length += len(data)
+                elif ended:
+                    break
+        while not timed_out and not _has_ended(child):
+            timed_out = time.monotonic() > deadline
+            time.sleep(_POLL / 10)
+    finally:
+        # The child, or what it left behind; also after an interrupt, which does not reach it by itself. Until
+        # it is waited for, no other group can have its number.
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
     return b"".join(parts), timed_out
 
 

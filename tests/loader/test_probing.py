@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aoti_loader
-from aoti_abi.errors import InvalidArgument, InvalidProgram, NotFound
+from aoti_abi.errors import AccessFailed, InvalidArgument, InvalidProgram, NotFound
 from aoti_abi.features import FEATURES
+from aoti_loader import probing
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable
 
 
@@ -56,6 +61,30 @@ def test_an_exit_is_a_crash_too(plugin: Callable[..., str]) -> None:
 def test_a_hang_is_ended(plugin: Callable[..., str]) -> None:
     found = aoti_loader.probe(plugin("-DCREATE_HANGS"), timeout=1)
     assert found.outcome == "timed out"
+
+
+def test_an_interrupt_ends_the_child_too(plugin: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    children = []
+
+    def interrupt(child: subprocess.Popen[bytes]) -> bool:
+        children.append(child)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(probing, "_has_ended", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        aoti_loader.probe(plugin("-DCREATE_HANGS"), timeout=50)
+    assert children[0].returncode == -signal.SIGKILL
+
+
+def test_no_child_process_is_an_error_that_leaves_nothing_open(
+    plugin: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = plugin()
+    before = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(AccessFailed, match="no child process could be started"):
+        aoti_loader.probe(path)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 def test_processes_that_a_plugin_leaves_behind_are_ended(
