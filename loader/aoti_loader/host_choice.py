@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi import shim_catalogue
-from aoti_abi.errors import AotiError, InvalidState, NotSupported
-from aoti_abi.torch_host import NEEDED_NAMES
+from aoti_abi.errors import AotiError, InvalidState, NotFound, NotSupported
+from aoti_abi.torch_host import LIBRARIES, NEEDED_NAMES
 from aoti_inspect.symbol_families import family
 from aoti_loader import hosts
 
@@ -66,6 +67,9 @@ def choose_host(kind: str, facts: PluginFacts, needs: Needs) -> Host:
     refusals: list[tuple[str, Host | None, tuple[str, ...], AotiError | None]] = []
     for candidate in candidates:
         key = (candidate, needs.libtorch, needs.cuda)
+        if candidate == "torch" and key not in _opened:
+            # LibTorch stays once it was opened, and would bar every other host from then on.
+            _refuse_libtorch_beside_another(facts.name)
         host = _opened.get(key) or hosts.try_open(candidate, needs.libtorch, cuda=needs.cuda)
         if isinstance(host, AotiError):
             refusals.append((candidate, None, (), host))
@@ -76,7 +80,12 @@ def choose_host(kind: str, facts: PluginFacts, needs: Needs) -> Host:
             if key not in _opened:
                 host.discard()
             continue
-        refuse_clash(host, facts.name)
+        try:
+            refuse_clash(host, facts.name)
+        except InvalidState:
+            if key not in _opened:
+                host.discard()
+            raise
         if key not in _opened:
             host.make_global()
             if candidate != "process":
@@ -126,6 +135,12 @@ def refuse_clash(host: Host, plugin: str) -> None:
         path=plugin,
         hint="load the plugin in a process of its own, or with host='auto', which takes what is there",
     )
+
+
+def _refuse_libtorch_beside_another(plugin: str) -> None:
+    with contextlib.suppress(NotFound):
+        folder = hosts.find_torch()
+        refuse_clash(hosts.Host("torch", os.path.join(folder, LIBRARIES["cpu"][0]), ()), plugin)
 
 
 def _is_libtorch(host: Host) -> bool:

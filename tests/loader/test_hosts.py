@@ -98,6 +98,16 @@ def test_L12_a_second_provider_is_refused_with_both_names(
 
 
 @pytest.mark.torch
+def test_L12_a_refused_torch_does_not_bar_the_host_that_is_there(
+    plugin: Callable[..., str], child: Callable[..., str]
+) -> None:
+    code = LOAD + "sys.argv[2] = 'torch'\n" + LOAD + "sys.argv[2] = 'builtin'\n" + LOAD
+    words = child(code, plugin(BOTH_NEED), "builtin")
+    lines = [line for line in words.splitlines() if not line.startswith(("True", "False", "hint"))]
+    assert [line.split()[0] for line in lines] == ["builtin", "InvalidState", "builtin"]
+
+
+@pytest.mark.torch
 def test_L12_an_imported_torch_counts_though_it_is_local(
     plugin: Callable[..., str], child: Callable[..., str], builtin_library: str
 ) -> None:
