@@ -18,8 +18,11 @@ from typing import NamedTuple
 import pytest
 
 from aoti_abi.errors import AotiError, InvalidProgram
+from aoti_inspect.elf.format import layout
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.read import open_elf
+from aoti_inspect.elf.strings import StringTable
+from aoti_inspect.elf.versions import MAX_RECORDS, read_needs
 from aoti_inspect.facts import ElfFacts
 
 from .damage import (
@@ -338,6 +341,38 @@ def test_a_chain_of_versions_without_end_is_bounded(elf_writer):
     )
     facts = facts_of(writer.build())
     assert any("more than" in sentence for sentence in facts.anomalies)
+
+
+def test_version_needs_that_share_one_long_chain_are_bounded():
+    """Each of many libraries leads to one chain of many records without a name: a billion in all."""
+    libraries = records = MAX_RECORDS - 2
+    chain = 16 * libraries
+    data = (
+        b"".join(
+            struct.pack("<HHIII", 1, 1, 0, chain - 16 * index, 16 if index + 1 < libraries else 0)
+            for index in range(libraries)
+        )
+        + struct.pack("<IHHII", 0, 0, 2, 99, 16) * records
+    )
+    reads = 0
+
+    def read(address: int, size: int) -> bytes:
+        nonlocal reads
+        reads += 1
+        return data[address : address + size]
+
+    notes: list[str] = []
+    needs = read_needs(
+        0,
+        libraries,
+        layout(64, "little"),
+        strings=StringTable(b"liba\0"),
+        read=read,
+        note=lambda sentence, **_kind: notes.append(sentence),
+    )
+    assert needs == []
+    assert "the rest was not read" in notes[-1]
+    assert reads < 4 * MAX_RECORDS
 
 
 def test_versions_of_a_library_that_is_not_needed(elf_writer):

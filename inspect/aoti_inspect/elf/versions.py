@@ -1,8 +1,8 @@
-"""Symbol versions: DT_VERNEED, DT_VERDEF and DT_VERSYM (Linux Standard Base, "Symbol Versioning").
+"""Symbol versions: DT_VERNEED and DT_VERDEF (Linux Standard Base, "Symbol Versioning").
 
 The chains are followed by their ``next`` offsets, as the dynamic linker follows them, and the stored counts
 are only compared. Offsets only lead forward, every step is at least one record, and the number of records is
-bounded, so hostile chains end.
+bounded, so hostile chains end. Records whose name can't be read count too: they cost as much.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def read_needs(
     """
     record = struct.Struct(layout.mark + "HHIII")
     needs: list[Need] = []
-    files = 0
+    files, records = 0, 0
     while True:
         raw = read(address, record.size)
         if len(raw) < record.size:
@@ -74,10 +74,12 @@ def read_needs(
         if library is None:
             note(f"version need {files} names its library outside of the string table", fatal=True)
             library = ""
+        most = MAX_RECORDS - records
         found = _read_need(
-            address + first, library, layout, strings=strings, read=read, note=note, into=needs
+            address + first, library, layout, strings=strings, read=read, note=note, into=needs, most=most
         )
-        if len(needs) > MAX_RECORDS or (following and files > MAX_RECORDS):
+        records += found
+        if records > MAX_RECORDS or (following and files > MAX_RECORDS):
             note(f"more than {MAX_RECORDS} version needs: the rest was not read")
             return needs
         if found != stored:
@@ -104,11 +106,12 @@ def _read_need(
     read: Read,
     note: Note,
     into: list[Need],
+    most: int,
 ) -> int:
-    """Append the versions that are needed of one library; return how many records there are."""
+    """Append the versions needed of one library; return how many records there are, ``most`` + 1 at most."""
     record = struct.Struct(layout.mark + "IHHII")
     found = 0
-    while len(into) <= MAX_RECORDS and found <= MAX_RECORDS:
+    while found <= most:
         raw = read(address, record.size)
         if len(raw) < record.size:
             note(f"the versions needed of {library or 'a library'} lead outside of the file", fatal=True)
