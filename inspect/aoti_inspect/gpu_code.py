@@ -11,6 +11,7 @@ Sources: ``EM_CUDA`` and ``EF_CUDA_*`` in LLVM's ``BinaryFormat/ELF.h``; the fat
 from __future__ import annotations
 
 import struct
+from itertools import islice
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf.format import EM_CUDA, MAGIC
@@ -29,6 +30,8 @@ MAX_IMAGES = 4096
 MAX_PATHS = 256
 #: Bytes that are searched when nothing leads to the code.
 MAX_SEARCH = 1 << 26
+#: Places that begin like GPU code and are none, after which the search ends: each costs a window of bytes.
+MAX_MISSES = 256
 
 FATBIN_MAGIC = 0xBA55ED50
 _FATBIN = struct.Struct("<IHHQ")
@@ -188,8 +191,8 @@ def _entries(image: ElfImage, offset: int, end: int) -> Iterator[GpuImage]:
 
 
 def _search(image: ElfImage) -> Iterator[GpuImage]:
-    """Search the first `MAX_SEARCH` read-only bytes for cubins and fatbins."""
-    budget = MAX_SEARCH
+    """Search the first `MAX_SEARCH` read-only bytes for cubins and fatbins, until too much only looks so."""
+    budget, misses = MAX_SEARCH, 0
     for segment in image.segments:
         if segment.type != "LOAD" or "W" in segment.flags or budget <= 0:
             continue
@@ -199,8 +202,14 @@ def _search(image: ElfImage) -> Iterator[GpuImage]:
             # The file's own header is no find.
             at = image.source.find(pattern, max(segment.offset, 1), end)
             while at >= 0:
-                items = list(_read(image, at, segment.offset + segment.file_size - at))
+                items = list(islice(_read(image, at, segment.offset + segment.file_size - at), MAX_IMAGES))
                 yield from items
+                misses += not items
+                if misses > MAX_MISSES:
+                    image.note(
+                        f"over {MAX_MISSES} places look like GPU code and are none; the search was given up"
+                    )
+                    return
                 # What is inside a fatbin was read with it.
                 behind = max((item.offset + item.size for item in items), default=at + 1)
                 at = image.source.find(pattern, max(behind, at + 1), end)

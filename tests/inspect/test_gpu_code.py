@@ -141,6 +141,20 @@ def test_many_pieces_of_code_are_bounded(compile_library: Callable[..., str]):
     assert any("the rest is not listed" in sentence for sentence in image.anomalies)
 
 
+@pytest.mark.parametrize("start", [b"\x7fELF", struct.pack("<I", 0xBA55ED50)])
+def test_a_search_that_finds_only_lookalikes_is_given_up(compile_library: Callable[..., str], start: bytes):
+    """Each of a million of them would cost a window of a megabyte."""
+    body = assembly(start * 16)
+    filler = f'__asm__(".section .rodata\\n.rept 65536\\n{body}.endr\\n");\n'
+    path = compile_library(CALLS_CUDA + filler)
+    image = ElfImage(Path(path).read_bytes(), path)
+    facts = image.facts()
+    begin = time.monotonic()
+    assert find_gpu_code(image, facts) == ()
+    assert time.monotonic() - begin < 5
+    assert any("the search was given up" in sentence for sentence in image.anomalies)
+
+
 def test_uses_cuda(elf_writer):
     def facts(**parts: object):
         return ElfImage(elf_writer(**parts).build(), "test.so").facts()
