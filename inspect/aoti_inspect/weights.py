@@ -76,10 +76,9 @@ def _appended(image: ElfImage, length: int, magic: int) -> Weights:
     last_byte = max(
         (item.offset + item.file_size for item in image.segments if item.type == "LOAD"), default=0
     )
-    if offset < last_byte:
-        image.note(
-            f"the plugin expects {length} bytes of weights after its end, but the file has no room for them"
-        )
+    if offset < last_byte or length < _WORD:
+        but = "the file has no room for them" if offset < last_byte else "their magic number alone has 8"
+        image.note(f"the plugin expects {length} bytes of weights after its end, but {but}")
         return Weights("appended", 0, 0, length, magic, False, None)
     magic_ok = _tail_is_there(image, length, magic)
     if offset % TAIL_ALIGN:

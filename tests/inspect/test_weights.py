@@ -125,6 +125,13 @@ def test_B73_appended_weights_that_were_overwritten_moved_or_cut_off(appended: C
     assert any("no room for them" in sentence for sentence in cut.elf.anomalies)
 
 
+def test_appended_weights_too_short_for_their_magic_number(compile_library: Callable[..., str]):
+    body = f".quad 3\\n.quad {MAGIC}"
+    facts = weights_of(Path(compile_library(source(body, text=APPENDED_TEXT))).read_bytes() + b"www")
+    assert facts.weights == ("appended", 0, 0, 3, MAGIC, False, None)
+    assert any("their magic number alone has 8" in sentence for sentence in facts.elf.anomalies)
+
+
 def test_appended_weights_are_not_read(appended: Callable[..., bytes], tmp_path: Path):
     path = tmp_path / "large.so"
     data = appended(b"")
