@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -68,6 +69,29 @@ def test_B09_shims_that_the_host_hides_are_named_as_hidden(compile_library: Comp
     assert "cannot be seen" in found.reasons[0]
     assert "-rdynamic" in found.reasons[0]
     assert not really_loads(host, plugin)
+
+
+def test_a_damaged_symbol_table_of_a_host_changes_no_verdict(
+    compile_library: Compile, plugin: str, tmp_path: Path
+) -> None:
+    """Each field of the table's header, and of its names' header, at its limits."""
+    program = Path(compile_library(MAIN + SHIM, "-ldl", name="host", shared=False)).read_bytes()
+    first, count = struct.unpack_from("<Q", program, 40)[0], struct.unpack_from("<H", program, 60)[0]
+    headers = range(first, first + 64 * count, 64)
+    table = next(at for at in headers if struct.unpack_from("<I", program, at + 4)[0] == 2)
+    names = first + 64 * struct.unpack_from("<I", program, table + 40)[0]
+    fields = tuple(zip("IIQQQQIIQQ", (0, 4, 8, 16, 24, 32, 40, 44, 48, 56), strict=True))
+    host = tmp_path / "host"
+    for header in (table, names):
+        for form, offset in fields:
+            most = (1 << 8 * struct.calcsize(form)) - 1
+            for value in (0, 1, most >> 1, most):
+                data = bytearray(program)
+                struct.pack_into(f"<{form}", data, header + offset, value)
+                host.write_bytes(data)
+                found = verdict(plugin, str(host))
+                assert found.missing == ("aoti_torch_get_data_ptr",)
+                assert found.outcome == "will not load"
 
 
 def test_a_program_without_the_shims_is_told_what_is_missing(compile_library: Compile, plugin: str) -> None:
