@@ -227,9 +227,10 @@ def _assign(model: Model, arrays: list[tuple[str | None, Any]]) -> list[Any]:
         else:
             _place(model, slots, name, content)
     for value in pending:
-        if None not in [slot if slot is None else 0 for slot in slots]:
+        free = next((index for index, slot in enumerate(slots) if slot is None), None)
+        if free is None:
             raise _Usage(f"the model takes {counted(count, 'input')}, and more were given")
-        slots[next(index for index, slot in enumerate(slots) if slot is None)] = value
+        slots[free] = value
     missing = [str(index) for index, slot in enumerate(slots) if slot is None]
     if missing:
         raise _Usage(f"the model takes {counted(count, 'input')}; missing: {', '.join(missing)}")
@@ -340,7 +341,3 @@ def _show(results: Sequence[Any]) -> None:
         lines.append(f"out{index}: {tensor.dtype}({shape})")
         lines.extend(f"  {line}" for line in text.splitlines())
     _say("\n".join(lines))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -25,6 +25,15 @@ def quiet(recwarn):
     """Lost features are warned of; that is tested elsewhere."""
 
 
+def test_runs_as_a_module_too():
+    command = [sys.executable, "-m", "aoti_executor", MLP, "-i", str(PLUGINS / "mlp.npz")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout.partition("\n")[0]) == (0, "out0: float32(8, 12)")
+    done = subprocess.run([*command[:3], "/nowhere.so"], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (2, "aoti-run: /nowhere.so: there is no such file\n")
+
+
 def test_run_writes_what_the_model_gives(tmp_path, capsys):
     out = tmp_path / "out.npz"
     assert main([MLP, "-i", str(PLUGINS / "mlp.npz"), "-o", str(out)]) == 0
@@ -165,7 +174,7 @@ def test_usage_error_has_exit_code_2(capsys):
 
 
 def test_closed_pipe_is_no_traceback(tmp_path):
-    script = f"{sys.executable} -m aoti_executor.cli {MLP} --info --constants | true"
+    script = f"{sys.executable} -m aoti_executor {MLP} --info --constants | true"
     done = subprocess.run(
         ["sh", "-c", script],
         capture_output=True,
@@ -180,7 +189,7 @@ def test_closed_pipe_is_no_traceback(tmp_path):
 @pytest.mark.parametrize("flags", ["--info", "--constants", f"-i {PLUGINS / 'mlp.npz'}"])
 def test_output_that_cannot_be_written_is_one_error(redirection, flags):
     done = subprocess.run(
-        ["sh", "-c", f"{sys.executable} -W ignore -m aoti_executor.cli {MLP} {flags} {redirection}"],
+        ["sh", "-c", f"{sys.executable} -W ignore -m aoti_executor {MLP} {flags} {redirection}"],
         capture_output=True,
         text=True,
         check=False,
