@@ -143,23 +143,29 @@ class Model:
             return self._run_views(inputs)
         key: list[Any] = []
         addresses = []
-        interfaces = []  # some make their memory for the interface alone
-        for value in inputs:
-            interface: Any = getattr(value, "__array_interface__", None)
-            if interface is None:
-                return self._run_views(inputs)
-            data = interface["data"]
-            # 0-d ones may be numpy's scalars, which have no memory to point to.
-            if type(data) is not tuple or data[1] or not interface["shape"]:
-                return self._run_views(inputs)
-            interfaces.append(interface)
-            addresses.append(data[0])
-            key += (interface["typestr"], interface["shape"], interface.get("strides"))
-        plan = self._plans.get(tuple(key))
-        if plan is None:
-            return self._run_views(inputs, tuple(key))
+        owners = []  # the interface too: some make their memory for it alone
+        known: tuple[Any, ...] | None = None
         try:
-            return self.container.run_plan(plan, addresses, inputs)
+            for value in inputs:
+                interface: Any = value.__array_interface__
+                data = interface["data"]
+                # 0-d ones may be numpy's scalars, which have no memory to point to.
+                if type(data) is not tuple or data[1] or not interface["shape"]:
+                    break
+                owners.append((value, interface))
+                addresses.append(data[0])
+                key += (interface["typestr"], interface["shape"], interface.get("strides"))
+            else:
+                known = tuple(key)
+                plan = self._plans.get(known)
+        except (AttributeError, LookupError, TypeError):
+            known = None  # no such interface, or a malformed one
+        if known is None:
+            return self._run_views(inputs)
+        if plan is None:
+            return self._run_views(inputs, known)
+        try:
+            return self.container.run_plan(plan, addresses, owners)
         except ExecutionFailed as error:
             raise self._explain(error) from None
 

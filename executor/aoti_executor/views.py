@@ -119,13 +119,17 @@ def view(obj: Any, what: str = "the argument") -> View:
 
     Raises:
         InvalidArgument: it offers no memory, or memory that a tensor cannot describe (another byte order,
-            records, strides that are negative or no multiple of the element size).
+            records, strides that are negative or no multiple of the element size), or describes it wrongly.
     """
     if isinstance(obj, View):
         return obj
     interface = getattr(obj, "__array_interface__", None)
     if isinstance(interface, dict) and not _is_numpy_scalar(obj):
-        return _from_array_interface(obj, interface, what)
+        try:
+            return _from_array_interface(obj, interface, what)
+        except (LookupError, TypeError, ValueError) as error:
+            cause = f"{type(error).__name__}: {error}"
+            raise InvalidArgument(f"{what} has a malformed __array_interface__", cause=cause) from error
     if hasattr(obj, "__dlpack__"):
         from aoti_executor.dlpack import import_dlpack  # noqa: PLC0415 - numpy arguments never need it
 

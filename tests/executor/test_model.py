@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import threading
+import weakref
 import zipfile
 from array import array
 from pathlib import Path
@@ -296,6 +298,46 @@ def test_bound_call_reads_and_writes_in_place(mlp, x):
         x[:] = np.random.default_rng(seed).standard_normal((8, 16))
         assert bound() is out
         assert out.tobytes() == mlp(x).tobytes()
+
+
+class Interfaced:
+    """An array of some library that makes its memory for the interface alone, which owns it."""
+
+    def __init__(self, **changes):
+        self.changes, self.made = changes, []
+
+    @property
+    def __array_interface__(self):
+        memory = np.arange(1000.0)
+        self.made.append(weakref.ref(memory))
+        return {**memory.__array_interface__, "owner": memory, **self.changes}
+
+
+@pytest.mark.filterwarnings("ignore::aoti_abi.errors.FallbackWarning")
+def test_memory_that_an_interface_owns_lives_as_long_as_what_aliases_it(synthetic):
+    source = Interfaced()
+    with open_model(synthetic().path) as model:
+        results = [model.run([source])[0] for _ in range(3)]
+    gc.collect()
+    alive = {reference().ctypes.data for reference in source.made if reference() is not None}
+    assert {result.data_ptr for result in results} <= alive
+
+
+@pytest.mark.filterwarnings("ignore::aoti_abi.errors.FallbackWarning")
+def test_an_interface_may_hold_lists(synthetic):
+    source = Interfaced(shape=[1000], strides=[8])
+    with open_model(synthetic().path) as model:
+        for _ in range(2):
+            np.testing.assert_array_equal(model.run([source])[0].numpy(), np.arange(1000.0))
+
+
+@pytest.mark.filterwarnings("ignore::aoti_abi.errors.FallbackWarning")
+@pytest.mark.parametrize(
+    "changes", [{"shape": 3}, {"data": (1,)}, {"data": b"ab"}, {"typestr": None}], ids=str
+)
+def test_a_malformed_interface_is_refused(synthetic, changes):
+    with open_model(synthetic().path) as model, pytest.raises(InvalidArgument, match="input 0"):
+        model.run([Interfaced(**changes)])
 
 
 def test_bound_call_makes_its_own_outputs(mlp, x):
