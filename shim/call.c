@@ -318,13 +318,14 @@ static int64_t element_count(const struct layout *layout) {
   return count;
 }
 
-static int deliver(const struct host *host, tensor handle, const struct layout *want, void *to) {
+static int deliver(const struct host *host, tensor handle, const struct layout *want, void *to,
+                   int32_t *code) {
   int64_t ndim, *sizes, *strides;
   int32_t dtype, device_type;
   void *data;
-  if (host->get_dim(handle, &ndim) || host->get_dtype(handle, &dtype) || host->get_sizes(handle, &sizes) ||
-      host->get_strides(handle, &strides) || host->get_device_type(handle, &device_type) ||
-      host->get_data_ptr(handle, &data))
+  if ((*code = host->get_dim(handle, &ndim)) || (*code = host->get_dtype(handle, &dtype)) ||
+      (*code = host->get_sizes(handle, &sizes)) || (*code = host->get_strides(handle, &strides)) ||
+      (*code = host->get_device_type(handle, &device_type)) || (*code = host->get_data_ptr(handle, &data)))
     return CALL_BAD_OUTPUT;
   if (ndim != want->ndim || dtype != want->dtype || device_type != 0 || want->device_type != 0)
     return CALL_NO_FIT;
@@ -353,8 +354,9 @@ EXPORT int aoti_call_run_bound(struct bound *bound) {
     tensor *outputs = call->handles + target->num_inputs;
     for (size_t i = 0; i < target->num_outputs && status == CALL_OK; i++) {
       if (!bound->destinations[i]) continue;
-      status = outputs[i] ? deliver(target->host, outputs[i], &bound->targets[i], bound->destinations[i])
-                          : CALL_NO_FIT;
+      status = CALL_NO_FIT;
+      if (outputs[i])
+        status = deliver(target->host, outputs[i], &bound->targets[i], bound->destinations[i], &call->code);
       if (status != CALL_OK) call->index = (int64_t)i;
     }
     delete_outputs(target->host, outputs, target->num_outputs);
