@@ -89,7 +89,7 @@ class Tensor:
         return self._keep is not None
 
     def to(self, device: str) -> Tensor:
-        """Return the tensor on a device: itself if it is there, else a copy, complete on return.
+        """Return the tensor on a device: itself if it is there, else a copy; one in host memory is complete.
 
         Args:
             device: as "cpu" or "cuda:0".

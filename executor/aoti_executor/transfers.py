@@ -35,7 +35,8 @@ def parse_device(text: str) -> tuple[int, int]:
 def copy_to(host: HostTensors, source: View, device_type: int, device_index: int = 0) -> Tensor:
     """Return a copy of some memory as a tensor on a device, with the same shape and strides.
 
-    The copy is complete when this returns (behaviour W8).
+    A copy to or from host memory is complete when this returns (behaviour W8); one within a device is ordered
+    on the device's current stream.
 
     Args:
         host: the host that owns the copy.

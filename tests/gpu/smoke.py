@@ -83,9 +83,8 @@ def run_command(folder: str, name: str, environment: dict[str, str]) -> dict[str
         inputs, outputs = os.path.join(scratch, "in.npz"), os.path.join(scratch, "out.npz")
         np.savez(inputs, **{key: data[key] for key in data.files if key.startswith("in")})
         stem = os.path.join(folder, name)
-        script = "import sys; from aoti_executor.cli import main; sys.exit(main())"
         options = [f"{stem}.so", "--weights", f"{stem}.blob", "--input", inputs, "--output", outputs]
-        command = [sys.executable, "-c", script, *options]
+        command = [sys.executable, "-m", "aoti_executor", *options]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
         if done.returncode:
             return {"plugin": f"{name} (aoti-run)", "matches": False, "error": done.stderr.strip()}
