@@ -87,7 +87,7 @@ static AOTITorchError nonzero(AtenTensorHandle self, AtenTensorHandle *out, cons
     const int64_t strides[2] = {1, sizes[0]};
     AOTITorchError code =
         tensor_empty(2, sizes, strides, DTYPE_INT64, (struct device){DEVICE_CPU, -1}, out, function);
-    if (code == AOTI_OK) {
+    if (code == AOTI_OK && self->ndim > 0) { /* of a 0-d tensor only the count is told: there is no index */
         int64_t *index = (*out)->storage->data;
         for (int64_t i = 0; i < self->numel; i++) {
             if (set[i]) {
