@@ -6,15 +6,13 @@ from aoti_abi.errors import AotiError
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.facts import read_facts
-from aoti_inspect.audit import ArtifactAudit, PluginAudit, by_gravity
-from aoti_inspect.hosts.verdicts import judge_all
-from aoti_inspect.rules import all_rules
+from aoti_inspect.audit import ArtifactAudit, by_gravity
+from aoti_inspect.plugin_audit import audit_plugin
 from aoti_inspect.rules.package_scope import check_package
-from aoti_inspect.rules.registry import Context, run_rules
 
 if TYPE_CHECKING:
-    from aoti_inspect.artifacts.artifact import Artifact, Plugin
-    from aoti_inspect.audit import Settings
+    from aoti_inspect.artifacts.artifact import Artifact
+    from aoti_inspect.audit import PluginAudit, Settings
 
 
 def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
@@ -22,7 +20,7 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
     plugins: list[PluginAudit] = []
     for plugin in artifact.plugins:
         try:
-            plugins.append(_audit_plugin(artifact, plugin, settings))
+            plugins.append(audit_plugin(read_facts(plugin), settings, artifact=artifact, entry=plugin))
         except AotiError as error:  # noqa: PERF203 - the others are still to be audited
             message = f"{plugin.name}: {error.message}"
             artifact.anomalies += (Anomaly("unreadable-member", message, (plugin.name,)),)
@@ -36,12 +34,3 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
         tuple(not_checked),
         artifact.summary,
     )
-
-
-def _audit_plugin(artifact: Artifact, plugin: Plugin, settings: Settings) -> PluginAudit:
-    facts = read_facts(plugin)
-    verdicts = judge_all(facts, settings.hosts, settings.target)
-    required = tuple(verdict for verdict in verdicts if verdict.host in settings.required)
-    context = Context(facts, settings.target, required, artifact=artifact, entry=plugin)
-    findings, not_checked = run_rules(context, all_rules())
-    return PluginAudit(facts, by_gravity(findings), tuple(not_checked), verdicts)
