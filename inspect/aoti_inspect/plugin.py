@@ -67,11 +67,13 @@ def parse_metadata(raw: bytes) -> dict[str, str] | str:
 
     try:
         value = json.loads(raw)
-    except (ValueError, RecursionError) as error:
+        if not isinstance(value, dict):
+            return "is JSON, but not an object"
+        return {key: item if isinstance(item, str) else json.dumps(item) for key, item in value.items()}
+    except ValueError as error:
         return f"is not JSON: {error}"
-    if not isinstance(value, dict):
-        return "is JSON, but not an object"
-    return {key: item if isinstance(item, str) else json.dumps(item) for key, item in value.items()}
+    except RecursionError as error:
+        return f"nests too deeply: {error}"
 
 
 def _read_sidecar(image: ElfImage, path: str) -> dict[str, str] | None:

@@ -86,7 +86,7 @@ def test_metadata_of_a_wrapper_has_the_name_of_the_wrapper(small_plugin: Path, t
         (b"\xff\xfe\x00", "is not JSON"),
         (b"[1, 2]", "not an object"),
         (b'"text"', "not an object"),
-        (b"[" * 200_000, "is not JSON"),
+        (b"[" * 200_000, "nests too deeply"),
         (b" " * (1 << 20) + b"{}", "more than"),
     ],
 )

@@ -78,17 +78,14 @@ def load_json(data: memoryview, name: str) -> object:
 
 
 def string_map(data: memoryview, name: str) -> dict[str, str]:
-    """Parse a JSON object as Inductor's metadata are; values that are no strings are kept as JSON.
+    """Parse Inductor's metadata from an untrusted member.
 
     Raises:
-        InvalidProgram: it is something else.
+        InvalidProgram: it is not a JSON object, or nests too deeply.
     """
-    import json  # noqa: PLC0415 - as above
+    from aoti_inspect.plugin import parse_metadata  # noqa: PLC0415 - it brings the ELF reader along
 
-    content = load_json(data, name)
-    if not isinstance(content, dict):
-        raise InvalidProgram("it is not a JSON object", path=name)
-    try:
-        return {key: value if isinstance(value, str) else json.dumps(value) for key, value in content.items()}
-    except RecursionError as error:
-        raise InvalidProgram("it nests too deeply", path=name, cause=str(error)) from None
+    content = parse_metadata(bytes(data))
+    if isinstance(content, str):
+        raise InvalidProgram(f"it {content}", path=name)
+    return content

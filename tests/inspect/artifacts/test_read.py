@@ -88,7 +88,7 @@ def test_a_json_that_is_not_about_operators_is_left_alone(tmp_path: Path, plugin
     (tmp_path / "m_metadata.json").write_text("[")
     with open_artifact(str(tmp_path / "m.so")) as artifact:
         assert artifact.model().plugin.extern_nodes is None
-        with pytest.raises(InvalidProgram, match="not valid JSON"):
+        with pytest.raises(InvalidProgram, match="it is not JSON"):
             artifact.model().plugin.metadata()
 
 
