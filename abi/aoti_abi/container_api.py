@@ -8,7 +8,7 @@ and the generator of PyTorch 2.2 to 2.14; no function changed its signature or w
 from __future__ import annotations
 
 from aoti_abi.records import NamedTuple
-from aoti_abi.versions import KNOWN_TORCH, parse_version
+from aoti_abi.versions import KNOWN_TORCH, newest, parse_version
 
 #: Every container function starts so; nothing else in a plugin does.
 PREFIX = "AOTInductor"
@@ -139,21 +139,16 @@ def compiled_by(exports: frozenset[str] | set[str]) -> Compiler | None:
     known = {name for name in exports if name in CONTAINER_API and not CONTAINER_API[name].generated}
     if not known:
         return None
-    newest_function = max((CONTAINER_API[name].since for name in known), key=parse_version)
-    expected = {
-        f.name for f in _TABLE if not f.generated and parse_version(f.since) <= parse_version(newest_function)
-    }
-    later = [
-        f.since for f in _TABLE if not f.generated and parse_version(f.since) > parse_version(newest_function)
-    ]
+    oldest = newest([CONTAINER_API[name].since for name in known])
+    emitted = [function for function in _TABLE if not function.generated]
+    later = [f.since for f in emitted if parse_version(f.since) > parse_version(oldest)]
+    expected = {f.name for f in emitted if f.since not in later}
+    last = KNOWN_TORCH[-1]
     if later:
-        first_later = min(later, key=parse_version)
-        last = KNOWN_TORCH[KNOWN_TORCH.index(first_later) - 1]
-    else:
-        last = KNOWN_TORCH[-1]
+        last = KNOWN_TORCH[KNOWN_TORCH.index(min(later, key=parse_version)) - 1]
     unknown = sorted(
         name
         for name in exports
         if name.startswith(PREFIX) and name not in CONTAINER_API and name not in TORCH_2_1_ONLY
     )
-    return Compiler(newest_function, last, tuple(sorted(expected - known)), tuple(unknown))
+    return Compiler(oldest, last, tuple(sorted(expected - known)), tuple(unknown))

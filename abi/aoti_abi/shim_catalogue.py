@@ -16,8 +16,6 @@ from aoti_abi.versions import KNOWN_TORCH, newest, parse_version
 
 _DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
 
-#: What every shim's name starts with; nothing else that a plugin imports does.
-PREFIXES: tuple[str, ...] = ("aoti_torch_", "torch_", "aoti_")
 
 #: Whose build of PyTorch exports a shim: every build ("common"), or the one for a device.
 DEVICES: tuple[str, ...] = ("common", "cpu", "cuda", "xpu", "mps")
@@ -46,11 +44,6 @@ class Shim(NamedTuple):
         """Whether this PyTorch exports it; ``version`` is a minor version as ``"2.13"``."""
         number = parse_version(version)
         return parse_version(self.first) <= number <= parse_version(self.last) and version not in self.gaps
-
-
-def is_shim_name(name: str) -> bool:
-    """Whether a name is spelled as host functions are, in the catalogue or not."""
-    return name.startswith(PREFIXES)
 
 
 @lru_cache(maxsize=1)

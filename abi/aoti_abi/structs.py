@@ -13,11 +13,8 @@ AOTIRuntimeError = c_int32
 #: Returned by almost every shim; 0 is success.
 AOTITorchError = c_int32
 
-#: Opaque pointers. A tensor handle owns one reference to a tensor of the host that made it.
+#: An opaque pointer, as every handle; this kind owns one reference to a tensor of the host that made it.
 AtenTensorHandle = c_void_p
-AOTInductorModelContainerHandle = c_void_p
-AOTInductorStreamHandle = c_void_p
-AOTIProxyExecutorHandle = c_void_p
 
 #: A value of any type on the stack of a dispatched call (``torch/csrc/stable/c/shim.h``).
 StableIValue = c_uint64

@@ -46,9 +46,5 @@ class TensorArchive:
         """
         return self._archive.read(f"{self._root}data/{key}")
 
-    def storage_offset(self, key: str) -> int | None:
-        """Return where a storage starts in the archive, or None if it is compressed."""
-        return self._archive.offset(f"{self._root}data/{key}")
-
     def _storage_size(self, key: str) -> int:
         return self._archive.member(f"{self._root}data/{key}").size

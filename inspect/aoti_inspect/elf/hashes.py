@@ -101,7 +101,7 @@ class GnuHash(NamedTuple):
         (index,) = struct.unpack(f"{mark}I", self.read(self.table + 4 * (value % self.buckets), 4))
         if index < self.first:
             return
-        for at in range(index, min(index + MAX_SYMBOLS, MAX_SYMBOLS)):
+        for at in range(index, MAX_SYMBOLS):
             raw = self.read(self.chains + 4 * (at - self.first), 4)
             if len(raw) < 4:
                 return

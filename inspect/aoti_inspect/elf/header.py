@@ -6,7 +6,7 @@ from aoti_abi.errors import InvalidProgram
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.elf import format as elf
 from aoti_inspect.facts import ElfHeader, Segment
-from aoti_inspect.file_kind import describe, refusal
+from aoti_inspect.file_kind import HEAD, describe, refusal
 
 if TYPE_CHECKING:
     from aoti_inspect.elf.source import Source
@@ -18,16 +18,12 @@ class Header(NamedTuple):
     Attributes:
         facts: the part that reports show.
         layout: how the file's records are laid out.
-        flags: e_flags, which a machine defines.
-        abi_version: byte 8 of the identification.
         program_offset, program_count: where the program headers are, and how many.
         section_offset, section_size, section_count, section_names: e_shoff, e_shentsize, e_shnum, e_shstrndx.
     """
 
     facts: ElfHeader
     layout: elf.Layout
-    flags: int
-    abi_version: int
     program_offset: int
     program_count: int
     section_offset: int
@@ -44,7 +40,7 @@ def read_header(source: Source, name: str) -> Header:
     """
     head = source.read(0, 64)
     if not head.startswith(elf.MAGIC) or len(head) < 20:
-        raise refusal(describe(source.read(0, 4096), source.size), name)
+        raise refusal(describe(source.read(0, HEAD), source.size), name)
     kind, order = head[4], head[5]
     if kind not in (1, 2) or order not in (1, 2):
         raise InvalidProgram(
@@ -56,7 +52,7 @@ def read_header(source: Source, name: str) -> Header:
     if len(head) < 16 + layout.header.size:
         raise refusal(describe(head, source.size), name)
     (
-        type_, machine, _, _, phoff, shoff, flags, _, phentsize, phnum, shentsize, shnum, shstrndx,
+        type_, machine, _, _, phoff, shoff, _, _, phentsize, phnum, shentsize, shnum, shstrndx,
     ) = layout.header.unpack_from(head, 16)  # fmt: skip
     if phnum and phentsize != layout.program.size:
         raise InvalidProgram(
@@ -75,7 +71,7 @@ def read_header(source: Source, name: str) -> Header:
         machine,
         elf.machine_name(machine, layout.bits, layout.byte_order),
     )
-    return Header(facts, layout, flags, head[8], phoff, phnum, shoff, shentsize, shnum, shstrndx)
+    return Header(facts, layout, phoff, phnum, shoff, shentsize, shnum, shstrndx)
 
 
 def read_segments(source: Source, header: Header, name: str) -> tuple[Segment, ...]:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from aoti_inspect.target import Target
 
 LOCAL = "local"
-_TABLES = ("builtin", "executorch")
 _TORCH = "torch=="
 
 
