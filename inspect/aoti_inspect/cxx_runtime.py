@@ -9,6 +9,7 @@ that asks nobody for ``__cxa_throw`` and the like, together with the message tha
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
+from aoti_inspect.symbol_families import LIBC_OWN
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -30,8 +31,6 @@ _TERMINATE_TEXTS: tuple[tuple[Runtime, bytes], ...] = (
     ("libc++", b"terminating due to %s exception"),
     ("libc++", b"terminating with %s exception"),
 )
-#: These C names belong to libc, though they look like the C++ runtime's.
-_LIBC_NAMES = frozenset(("__cxa_finalize", "__cxa_atexit", "__cxa_at_quick_exit", "__cxa_thread_atexit_impl"))
 
 
 def find_cxx_runtime(image: ElfImage, facts: ElfFacts) -> tuple[Runtime | None, bool]:
@@ -42,7 +41,7 @@ def find_cxx_runtime(image: ElfImage, facts: ElfFacts) -> tuple[Runtime | None, 
         if symbol.name.startswith(("_Z", "__cxa_", "__gxx_"))
         # A hidden static libstdc++ leaves weak references open (_ZGTtdlPv): it asks nobody.
         and symbol.binding != "weak"
-        and symbol.name not in _LIBC_NAMES
+        and symbol.name not in LIBC_OWN
     ]
     runtime = _flavour(image.strings.data, facts, asked)
     # Where no name of the runtime is defined strongly, none of these can be.

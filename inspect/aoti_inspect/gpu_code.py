@@ -16,6 +16,7 @@ from itertools import islice
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf.format import EM_CUDA, MAGIC
 from aoti_inspect.facts import GpuImage
+from aoti_inspect.symbol_families import family
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:
@@ -98,11 +99,7 @@ def uses_cuda(facts: ElfFacts) -> bool:
     """Whether the file asks for CUDA's driver or runtime, by library or by symbol."""
     if any(name.startswith(_CUDA_LIBRARIES) for name in facts.needed):
         return True
-    return any(
-        symbol.name.startswith(("cuda", "__cuda"))
-        or (symbol.name.startswith("cu") and symbol.name[2:3].isupper())
-        for symbol in facts.undefined
-    )
+    return any(family(symbol.name) in ("cuda-runtime", "cuda-driver") for symbol in facts.undefined)
 
 
 def _places(image: ElfImage, *, kernels: bool) -> Iterator[tuple[int, int]]:

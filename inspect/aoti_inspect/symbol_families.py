@@ -46,6 +46,8 @@ _LIBTORCH_NAMESPACES = ("N2at", "N3c10", "N5torch", "N6caffe2")
 #: What precedes the name proper in special symbols: vtables, typeinfo, guards, thunks, TLS wrappers.
 _SPECIAL = ("TV", "TT", "TI", "TS", "GV", "TH", "TW", "Tc", "GR")
 _STD_STARTS = ("NSt", "St", "Ss", "NSs", "Sa", "Si", "So", "Sd", "NSi", "NSo", "NSd")
+#: Of those that look like the C++ runtime's, the ones that the C library defines.
+LIBC_OWN = frozenset(("__cxa_atexit", "__cxa_at_quick_exit", "__cxa_finalize", "__cxa_thread_atexit_impl"))
 _CXX_C_NAMES = ("__cxa_", "__gxx_personality", "__dynamic_cast", "_Unwind_")
 
 
@@ -65,7 +67,7 @@ def family(name: str) -> Family:
         return "openmp"
     if name.startswith(("cuda", "__cuda")):
         return "cuda-runtime"
-    if len(name) > 2 and name.startswith("cu") and (name[2].isupper() or name.startswith("cuda")):
+    if name.startswith("cu") and name[2:3].isupper():
         return "cuda-driver"
     if "aoti_torch_" in name:
         return "prefixed-shim"

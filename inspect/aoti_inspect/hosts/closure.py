@@ -14,8 +14,9 @@ from aoti_abi.errors import AotiError
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.elf.links import read_links
 from aoti_inspect.elf.read import open_elf
-from aoti_inspect.hosts.judge import Judgement, execstack_refused
+from aoti_inspect.hosts.judge import Judgement
 from aoti_inspect.hosts.library_search import LibrarySearch
+from aoti_inspect.rules.system import refuses_its_stack
 from aoti_inspect.rules.wording import counted, listed
 from aoti_inspect.symbol_families import family
 
@@ -34,7 +35,7 @@ class Library(NamedTuple):
     """One loaded file of a scope.
 
     Attributes:
-        path: where it was found; empty for the plugin itself, which may stand inside a package.
+        path: where it was found.
         names: what a DT_NEEDED may call it: its file name and its SONAME.
         image: its dynamic view.
         links: what it needs and which versions it defines.
@@ -174,7 +175,7 @@ def judge_files(common: Common, host: str | None) -> HostVerdict:
         _check_versions(found, scope)
         _check_symbols(found, scope, host)
         _check_providers(found, scope)
-    if execstack_refused(plugin, target):
+    if refuses_its_stack(target, elf):
         found.reasons.append(f"it asks for an executable stack, which glibc {target.glibc} refuses")
     return found.verdict(name)
 

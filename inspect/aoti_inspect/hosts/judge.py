@@ -16,7 +16,7 @@ from aoti_inspect.findings import HostVerdict
 from aoti_inspect.rules import imports
 from aoti_inspect.rules.identity import not_a_library
 from aoti_inspect.rules.processor import missing_isa, used_isa
-from aoti_inspect.rules.system import wants_executable_stack
+from aoti_inspect.rules.system import refuses_its_stack
 from aoti_inspect.rules.version_needs import newer_than
 from aoti_inspect.rules.wording import counted, listed
 from aoti_inspect.symbol_families import family, uses_old_string_abi
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from aoti_inspect.symbol_families import Family
     from aoti_inspect.target import Target
 
-#: The first glibc whose dlopen refuses an object that asks for an executable stack.
-EXECSTACK_REFUSED_SINCE = "2.41"
 #: PyTorch's wheels use the C++11 std::string ABI in every build from this version on.
 CXX11_ABI_SINCE = "2.7"
 
@@ -83,15 +81,6 @@ def common_reasons(plugin: PluginFacts, target: Target) -> list[str]:
     if lacking:
         reasons.append(f"it uses {listed(lacking)}, which the target's processor lacks: illegal instruction")
     return reasons
-
-
-def execstack_refused(plugin: PluginFacts, target: Target) -> bool:
-    """Whether the target's glibc refuses to dlopen the plugin for its executable stack."""
-    return (
-        wants_executable_stack(plugin.elf)
-        and target.glibc is not None
-        and parse_version(target.glibc) >= parse_version(EXECSTACK_REFUSED_SINCE)
-    )
 
 
 class Common(NamedTuple):
@@ -170,7 +159,7 @@ def judge(common: Common, host: TableHost) -> HostVerdict:
     _check_needed(found, host, symbols)
     _check_cuda(found, host, symbols)
     _check_rest(found, symbols)
-    if execstack_refused(plugin, target):
+    if refuses_its_stack(target, plugin.elf):
         if host.kind == "builtin" and plugin.elf.executable_stack:
             found.notes.append("aoti_loader clears the executable-stack flag in its private copy")
         else:

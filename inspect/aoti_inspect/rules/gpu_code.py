@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
     from aoti_inspect.facts import PluginFacts
     from aoti_inspect.rules.registry import Context
+    from aoti_inspect.symbol_families import Family
+
+#: The libraries that CUDA's functions come from, by family.
+_CUDA_LIBRARIES: tuple[tuple[Family, str], ...] = (
+    ("cuda-runtime", "libcudart.so"),
+    ("cuda-driver", "libcuda.so"),
+)
 
 
 def cubin_runs_on(architecture: int, sm: int) -> bool:
@@ -236,8 +243,8 @@ def cuda_library_not_needed(context: Context) -> Iterator[Report]:
     """
     plugin = context.plugin
     brought = bool(imports.needs_library(plugin, "libtorch_cuda.so", "libc10_cuda.so"))
-    for kind, library in (("cuda-runtime", "libcudart.so"), ("cuda-driver", "libcuda.so")):
-        used = imports.names(plugin, "cuda-runtime" if kind == "cuda-runtime" else "cuda-driver")
+    for kind, library in _CUDA_LIBRARIES:
+        used = imports.names(plugin, kind)
         if used and not imports.needs_library(plugin, library):
             yield Report(
                 f"uses {counted(len(used), 'function')} of {library}, which DT_NEEDED does not name"

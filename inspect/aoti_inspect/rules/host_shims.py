@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from aoti_inspect.rules.registry import Context
 
-_PROXY = "aoti_torch_proxy_executor_call_function"
 _FAMILY_TITLES = {
     "libtorch-c++": "C++ functions of LibTorch",
     "sleef": "vector math (Sleef)",
@@ -27,11 +26,11 @@ _FAMILY_TITLES = {
 
 def shim_family(name: str) -> str:
     """Return what kind of host function a name is, for people."""
-    if name == _PROXY:
+    if name == imports.PROXY_EXECUTOR:
         return "custom operators"
     for device in ("cpu", "cuda", "xpu", "mps"):
         if name.startswith(f"aoti_torch_{device}_"):
-            return f"{device.upper() if device != 'mps' else 'MPS'} operators"
+            return f"{device.upper()} operators"
     kind = family(name)
     if kind == "shim":
         return "stable API" if name.startswith("torch_") else "core"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.symbol_families import family
+from aoti_inspect.symbol_families import LIBC_OWN, family
 
 if TYPE_CHECKING:
     from aoti_inspect.facts import PluginFacts, Symbol
     from aoti_inspect.symbol_families import Family
 
-#: C++-looking names that the C library defines.
-_GLIBC_OWN = frozenset({"__cxa_atexit", "__cxa_at_quick_exit", "__cxa_finalize", "__cxa_thread_atexit_impl"})
+#: The host's function that runs operators which have no C function of their own.
+PROXY_EXECUTOR = "aoti_torch_proxy_executor_call_function"
 
 _last: tuple[tuple[Symbol, ...] | None, dict[Family, list[Symbol]]] = (None, {})
 
@@ -38,7 +38,7 @@ def cxx_runtime_imports(plugin: PluginFacts) -> list[str]:
     families = by_family(plugin)
     found = set()
     for symbol in (*families.get("c++", ()), *families.get("libc++", ())):
-        if symbol.name.startswith("_Unwind_") or symbol.name in _GLIBC_OWN:
+        if symbol.name.startswith("_Unwind_") or symbol.name in LIBC_OWN:
             continue
         if symbol.library is not None and not symbol.library.startswith(("libstdc++", "libc++")):
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
+from aoti_inspect.rules import imports
 from aoti_inspect.rules.package_scope import of_package
 from aoti_inspect.rules.registry import Report, rule
 from aoti_inspect.rules.wording import listed
@@ -11,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.rules.registry import Context
-
-_PROXY = "aoti_torch_proxy_executor_call_function"
 
 
 @rule("AOTI640", "duplicate-key", "error")
@@ -198,11 +197,11 @@ def missing_operator_list(context: Context) -> Iterator[Report]:
     entry = context.entry
     if entry is None or entry.extern_nodes is not None or entry.delegate is not None:
         return
-    if any(symbol.name == _PROXY for symbol in context.plugin.elf.undefined):
+    if any(symbol.name == imports.PROXY_EXECUTOR for symbol in context.plugin.elf.undefined):
         yield Report(
             "it calls operators through its host, and the JSON that lists them is not beside it",
             "ship the JSON with the library's name that lies beside it in the export",
-            (_PROXY,),
+            (imports.PROXY_EXECUTOR,),
         )
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from aoti_inspect.rules.registry import Context
 
-_PROXY = "aoti_torch_proxy_executor_call_function"
-
 
 def _libtorch(context: Context) -> list[str]:
     return [name for name in context.plugin.elf.needed if name.rpartition("/")[2] in NEEDED_NAMES]
@@ -70,9 +68,8 @@ def host_must_export_shims(context: Context) -> Iterator[Report]:
     shims = imports.names(context.plugin, "shim")
     if shims and imports.is_plugin(context.plugin) and not _libtorch(context):
         yield Report(
-            f"names no provider of the {counted(len(shims), 'host function')} that it calls: the host "
-            "must have "
-            "them in the global scope first",
+            f"names no provider of the {counted(len(shims), 'host function')} that it calls: the host must "
+            "have them in the global scope first",
             "load it with aoti_loader, or open the host's library with RTLD_GLOBAL; import torch does "
             "not do that",
             tuple(shims),
@@ -203,14 +200,13 @@ def needs_proxy_executor(context: Context) -> Iterator[Report]:
     "Could not find schema for mylib::custom_op" in another process, and crashes of the bare library where the
     package works.
     """
-    if _PROXY in imports.names(context.plugin, "shim"):
+    if imports.PROXY_EXECUTOR in imports.names(context.plugin, "shim"):
         yield Report(
-            "calls custom operators through the host's proxy executor: it needs the extern nodes' JSON "
-            "and the "
-            "operators' library",
+            "calls custom operators through the host's proxy executor: it needs the extern nodes' JSON and "
+            "the operators' library",
             "ship the .pt2 package rather than the bare .so, and load the library that registers the "
             "operators",
-            (_PROXY,),
+            (imports.PROXY_EXECUTOR,),
         )
 
 
@@ -237,9 +233,8 @@ def defines_host_functions(context: Context) -> Iterator[Report]:
     if exports.shims:
         plugin = bool(exports.container)
         yield Report(
-            f"defines {counted(len(exports.shims), 'host function')} itself: {listed(exports.shims)}; "
-            "with another "
-            "provider in the process, load order decides which one is called"
+            f"defines {counted(len(exports.shims), 'host function')} itself: {listed(exports.shims)}; with "
+            "another provider in the process, load order decides which one is called"
             if plugin
             else f"is a host rather than a plugin: it defines {counted(len(exports.shims), 'host function')}",
             "link the host's functions from a shared library, or hide them with -Wl,--exclude-libs,ALL"

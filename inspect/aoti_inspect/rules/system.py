@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from aoti_inspect.facts import ElfFacts
     from aoti_inspect.findings import Severity
     from aoti_inspect.rules.registry import Context
+    from aoti_inspect.target import Target
 
 #: The first glibc that refuses to make stacks executable on behalf of a library that is opened.
 _REFUSES_EXECSTACK = (2, 41)
@@ -24,8 +25,7 @@ _EXECUTABLE_BY_DEFAULT = frozenset({"x86_64", "i386", "i686", "arm", "ppc64", "p
 
 _MEND = (
     "compile with aot_inductor.use_consts_asm_build=False (PyTorch 2.9 and later; the model needs a "
-    "constant), "
-    "or link with -Wl,-z,noexecstack, or clear the flag in a copy as aoti_loader does"
+    "constant), or link with -Wl,-z,noexecstack, or clear the flag in a copy as aoti_loader does"
 )
 
 
@@ -36,9 +36,14 @@ def wants_executable_stack(elf: ElfFacts) -> bool:
     return elf.executable_stack
 
 
+def refuses_its_stack(target: Target, elf: ElfFacts) -> bool:
+    """Whether the target's glibc refuses to open a library for the executable stack that it wants."""
+    glibc = target.glibc
+    return wants_executable_stack(elf) and glibc is not None and parse_version(glibc) >= _REFUSES_EXECSTACK
+
+
 def _stack_severity(context: Context) -> Severity:
-    glibc = context.target.glibc
-    return "error" if glibc is not None and parse_version(glibc) >= _REFUSES_EXECSTACK else "warning"
+    return "error" if refuses_its_stack(context.target, context.plugin.elf) else "warning"
 
 
 def _consequence(context: Context) -> str:
