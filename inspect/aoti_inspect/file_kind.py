@@ -65,7 +65,9 @@ def describe(data: bytes | bytearray | memoryview, size: int | None = None) -> F
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")):
         return _describe_zip(head)
     if head[4:8] == b"ET12":
-        return FileKind("executorch-program", "an ExecuTorch program (.pte)", "read it as one: name it *.pte")
+        return FileKind(
+            "executorch-program", "an ExecuTorch program (.pte)", "aoti-inspect audits the plugins in it"
+        )
     if head[4:8] == b"FT01":
         return FileKind(
             "executorch-data", "an ExecuTorch data file (.ptd)", "name the .pte that it belongs to"
@@ -131,8 +133,8 @@ def _describe_zip(head: bytes) -> FileKind:
     length = int.from_bytes(head[26:28], "little") if len(head) >= 30 else 0
     first = head[30 : 30 + length]
     if first.endswith((b"/archive_format", b"/byteorder", b"/.data/serialization_id", b"/data.pkl")):
-        return FileKind("zip", "a PyTorch archive (.pt2 or .pt)", "name it *.pt2 to have its plugins read")
-    return FileKind("zip", "a zip archive (.whl, .pt2, .zip)", "name it by its kind to have its members read")
+        return FileKind("zip", "a PyTorch archive (.pt2 or .pt)", "aoti-inspect audits the plugins in it")
+    return FileKind("zip", "a zip archive (.whl, .pt2, .zip)", "aoti-inspect audits the plugins in it")
 
 
 def _describe_rest(head: bytes) -> FileKind:

@@ -65,11 +65,12 @@ class Target(NamedTuple):
 
 
 def local_target() -> Target:
-    """Return this machine's values; ``sm`` stays None, as finding it would mean to load CUDA."""
+    """Return this machine's values, as far as they can be told without loading a library.
+
+    ``sm`` would take CUDA, ``glibcxx`` and ``cxxabi`` the libstdc++ that a process will come to have.
+    """
     return Target(
         glibc=_local_glibc(),
-        glibcxx=None,
-        cxxabi=None,
         machine=os.uname().machine,
         isa=_local_isa(),
         local=True,

@@ -159,8 +159,7 @@ def cpp_map_only(context: Context) -> Iterator[Report]:
         runtime = context.plugin.cxx_runtime or "the plugin's C++ library"
         yield Report(
             f"{counted(len(found), 'constants call')} exported only with std::unordered_map: "
-            f"{listed(found)}; "
-            f"safe only if the host uses {runtime} with the same string ABI",
+            f"{listed(found)}; safe only if the host uses {runtime} with the same string ABI",
             "compile it with PyTorch 2.13 or later, which also emits the calls with C arrays",
             tuple(found),
         )

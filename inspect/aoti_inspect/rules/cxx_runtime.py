@@ -149,7 +149,7 @@ def old_string_abi(context: Context) -> Iterator[Report]:
     LibTorch's namespaces are an error; those of libstdc++ alone, which has both ABIs, are a warning.
 
     ## How to fix it
-    Compile with `-D_GLIBCXX_USE_CXX11_ABI=1`, as PyTorch's own wheels are since 2.6.
+    Compile with `-D_GLIBCXX_USE_CXX11_ABI=1`, as all of PyTorch's own wheels are since 2.7.
 
     ## Reports it prevents
     "undefined symbol: _ZN3c107WarningC1E...Ss", "_ZN5torch3jit17parseSchemaOrNameERKSs" and their kin.
@@ -157,12 +157,11 @@ def old_string_abi(context: Context) -> Iterator[Report]:
     families = imports.by_family(context.plugin)
     torch = sorted({s.name for s in families.get("libtorch-c++", ()) if uses_old_string_abi(s.name)})
     std = sorted({s.name for s in families.get("c++", ()) if uses_old_string_abi(s.name)})
-    fix = "compile with -D_GLIBCXX_USE_CXX11_ABI=1, as PyTorch's wheels are since 2.6"
+    fix = "compile with -D_GLIBCXX_USE_CXX11_ABI=1, as all of PyTorch's wheels are since 2.7"
     if torch:
         yield Report(
             f"needs {counted(len(torch), 'C++ symbol')} of LibTorch with the OLD std::string ABI, which a "
-            "host with "
-            f"the new one does not have: {listed(torch)}",
+            f"host with the new one does not have: {listed(torch)}",
             fix,
             tuple(torch + std),
         )
@@ -198,9 +197,8 @@ def torch_cxx_symbols(context: Context) -> Iterator[Report]:
     found = [name for name in imports.names(context.plugin, "libtorch-c++") if not uses_old_string_abi(name)]
     if found:
         yield Report(
-            f"needs {counted(len(found), 'C++ symbol')} of LibTorch, outside the C API and with no "
-            "promise across "
-            f"versions: {listed(found)}",
+            f"needs {counted(len(found), 'C++ symbol')} of LibTorch, outside the C API and with no promise "
+            f"across versions: {listed(found)}",
             "compile in ABI-compatible mode, with custom kernels on aoti_torch_* or torch/csrc/stable only",
             tuple(found),
         )

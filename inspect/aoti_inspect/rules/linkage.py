@@ -118,9 +118,8 @@ def views_disagree(context: Context) -> Iterator[Report]:
     elf = context.plugin.elf
     if elf.section_problem:
         yield Report(
-            f"its section table can't be used: {elf.section_problem}; the dynamic linker does not need "
-            "it, other "
-            "tools do",
+            f"its section table can't be used: {elf.section_problem}; the dynamic linker does not need it, "
+            "other tools do",
             "make the file again, or remove the section table",
         )
     if context.disagreements:

@@ -107,7 +107,7 @@ def missing_weights(context: Context) -> Iterator[Report]:
         amount = f" ({sized(weights.required)})" if weights.required else ""
         yield Report(
             f"its weights{amount} should be in {entry.weights.origin!r}, which is not there",
-            "put the .ptd or the blob that was written with it beside it, or name it with --data",
+            "put the .ptd or the blob that was written with it beside it",
             (entry.weights.origin,),
         )
 

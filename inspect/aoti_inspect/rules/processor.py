@@ -183,8 +183,7 @@ def openmp_team_size(context: Context) -> Iterator[Report]:
         "may write past its arrays when run with more threads than the build machine had processors"
         + ("" if certain else f", if PyTorch 2.12 compiled it (its exports are those of {found.range})"),
         "compile with cpp.dynamic_threads=True or cpp.threads=N, or set OMP_NUM_THREADS to the build "
-        "machine's "
-        "processor count",
+        "machine's processor count",
         tuple(used),
         None if certain else "info",
     )

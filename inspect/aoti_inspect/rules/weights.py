@@ -63,9 +63,8 @@ def weights_appended(context: Context) -> Iterator[Report]:
     weights = context.plugin.weights
     if weights.kind == "appended" and weights.magic_ok is not False:
         yield Report(
-            f"{sized(weights.size)} of weights are appended at offset {weights.offset}: strip, patchelf "
-            "and objcopy "
-            "would drop or move them",
+            f"{sized(weights.size)} of weights are appended at offset {weights.offset}: strip, patchelf and "
+            "objcopy would drop or move them",
             "do not rewrite this file; package_constants_on_disk_format=binary_blob keeps weights apart",
         )
 
@@ -92,8 +91,7 @@ def weights_damaged(context: Context) -> Iterator[Report]:
         expected = f" {weights.magic:#x}" if weights.magic is not None else ""
         yield Report(
             f"the magic number{expected} of its appended weights is not at the end of the file: they were "
-            "cut off, "
-            "moved or overwritten",
+            "cut off, moved or overwritten",
             "copy the file again from where it was compiled; do not strip or patch it",
         )
 
