@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
+from aoti_abi.versions import parse_version
 from aoti_inspect.rules.compiler import fingerprint
 from aoti_inspect.rules.wording import counted, sized
 from aoti_inspect.text import printable
@@ -162,8 +163,6 @@ def _facts_rows(facts: PluginFacts, verbose: int) -> Iterator[tuple[str, str]]:
 
 def newest_versions(facts: PluginFacts) -> list[str]:
     """Return the newest version of each versioned library interface, as ``GLIBC 2.34``."""
-    from aoti_abi.versions import parse_version  # noqa: PLC0415 - kept beside its only use
-
     newest: dict[str, tuple[tuple[int, ...], str]] = {}
     for need in facts.elf.version_needs:
         prefix, underscore, number = need.version.rpartition("_")
@@ -211,7 +210,7 @@ def _verdicts(verdicts: tuple[HostVerdict, ...], paint: Paint, verbose: int) -> 
     labels = [_range(hosts) for hosts, _ in rows]
     width = max(map(len, labels), default=0)
     if rows:
-        yield _row("hosts", f"{'':{width}}").rstrip()
+        yield _row("hosts", "").rstrip()
     for label, (_hosts, verdict) in zip(labels, rows, strict=True):
         text = paint(_OUTCOME_COLOR[verdict.outcome], verdict.outcome)
         tail = ""

@@ -13,6 +13,7 @@ import re
 from itertools import islice
 
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
+from aoti_inspect.elf import format as elf
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.read import open_elf
 from aoti_inspect.text import decode
@@ -129,7 +130,7 @@ def _symbols(view: Any, image: ElfImage, facts: ElfFacts) -> list[str]:
             return [f"no section is the dynamic symbol table, but there are {facts.symbol_count} entries"]
         return []
     offset = None if table.address is None else image.space.offset_of(table.address)
-    strings = None if image.dynamic is None else image.dynamic.values.get(5)
+    strings = None if image.dynamic is None else image.dynamic.values.get(elf.DT_STRTAB)
     same_names = strings is None or view.get_section(section["sh_link"])[
         "sh_offset"
     ] == image.space.offset_of(strings)
@@ -204,7 +205,7 @@ def _notes(view: Any) -> tuple[str, ...]:
 def _static_symbols(facts: ElfFacts) -> int | None:
     size = 24 if facts.header.bits == 64 else 16
     for section in facts.sections or ():
-        if section.type == 2:
+        if section.type == elf.SHT_SYMTAB:
             return section.size // size
     return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 
 from aoti_abi.records import TYPE_CHECKING
 
@@ -84,8 +85,6 @@ class HelpFormatter(argparse.HelpFormatter):
     """
 
     def __init__(self, prog: str) -> None:
-        import sys  # noqa: PLC0415 - looked up when help is wanted: tests replace the streams
-
         super().__init__(prog, width=min(columns(sys.stdout) or _DEFAULT_COLUMNS, _WIDEST_HELP + 2) - 2)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 
 from aoti_abi.errors import AccessFailed, AotiError, InternalError
 from aoti_abi.records import TYPE_CHECKING
@@ -23,8 +24,9 @@ _MOST_WORKERS = 16
 #: What is read of standard input before it is refused, bytes: of an artifact, and of something else.
 _MOST_INPUT = 4 << 30
 _MOST_UNKNOWN_INPUT = 32 << 20
-_MAGICS = ((0, b"\x7fELF"), (0, b"PK"), (4, b"ET12"), (4, b"FT01"))
 _ELF_MAGIC = b"\x7fELF"
+#: How artifacts begin: offset and bytes.
+_MAGICS = ((0, _ELF_MAGIC), (0, b"PK"), (4, b"ET12"), (4, b"FT01"))
 
 
 def audit_path(path: str, settings: Settings) -> ArtifactAudit:
@@ -90,39 +92,37 @@ def _starts_with_elf_magic(path: str) -> bool:
         return False
 
 
-class _standard_input:  # noqa: N801 - used like a function, as contextlib.contextmanager would be
-    """Standard input as a path: itself if it is a file, else a private copy in memory.
+@contextmanager
+def _standard_input() -> Iterator[str]:
+    """Lend standard input as a path: its own if it is a file, else that of a private copy in memory."""
+    if sys.stdin is None:
+        raise AccessFailed("standard input is closed")
+    if os.path.isfile("/proc/self/fd/0"):
+        yield "/proc/self/fd/0"
+        return
+    descriptor = os.memfd_create("stdin")
+    try:
+        _copy_standard_input(descriptor)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
-    What does not begin as an artifact does is copied no further than it takes to say so: it may never end.
-    """
 
-    def __enter__(self) -> str:
-        self._descriptor = -1
-        if sys.stdin is None:
-            raise AccessFailed("standard input is closed")
-        if os.path.isfile("/proc/self/fd/0"):
-            return "/proc/self/fd/0"
-        try:
-            self._descriptor = os.memfd_create("stdin")
-            with open(self._descriptor, "wb", closefd=False) as copy:
-                most, copied = _MOST_INPUT, 0
-                while copied < most and (chunk := sys.stdin.buffer.read(1 << 20)):
-                    if not copied and not any(chunk.startswith(magic, at) for at, magic in _MAGICS):
-                        most = _MOST_UNKNOWN_INPUT
-                    copied += copy.write(chunk)
-        except OSError as error:
-            self.__exit__()
-            raise AccessFailed("standard input cannot be read", cause=error.strerror) from error
-        if copied >= _MOST_INPUT:
-            self.__exit__()
-            raise AccessFailed(
-                f"standard input has over {_MOST_INPUT >> 30} GiB", hint="write it to a file and name that"
-            )
-        return f"/proc/self/fd/{self._descriptor}"
-
-    def __exit__(self, *_exception: object) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
+def _copy_standard_input(descriptor: int) -> None:
+    """Copy what begins as an artifact; of anything else enough to say what it is, as it may never end."""
+    most, copied = _MOST_INPUT, 0
+    try:
+        with open(descriptor, "wb", closefd=False) as copy:
+            while copied < most and (chunk := sys.stdin.buffer.read(1 << 20)):
+                if not copied and not any(chunk.startswith(magic, at) for at, magic in _MAGICS):
+                    most = _MOST_UNKNOWN_INPUT
+                copied += copy.write(chunk)
+    except OSError as error:
+        raise AccessFailed("standard input cannot be read", cause=error.strerror) from error
+    if copied >= _MOST_INPUT:
+        raise AccessFailed(
+            f"standard input has over {_MOST_INPUT >> 30} GiB", hint="write it to a file and name that"
+        )
 
 
 def _rename(audit: ArtifactAudit, old: str, new: str) -> ArtifactAudit:

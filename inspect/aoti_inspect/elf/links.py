@@ -36,11 +36,15 @@ def read_links(image: ElfImage) -> Links:
         offset = dynamic.values.get(tag)
         return None if offset is None else image.strings.text(offset)
 
+    def path(tag: int) -> tuple[str, ...]:
+        entries = text(tag)
+        return tuple(entries.split(":")) if entries else ()
+
     names = (image.strings.text(offset) for offset in dynamic.needed)
     return Links(
         tuple(name for name in names if name),
         text(elf.DT_SONAME),
-        tuple((text(elf.DT_RPATH) or "").split(":")) if text(elf.DT_RPATH) else (),
-        tuple((text(elf.DT_RUNPATH) or "").split(":")) if text(elf.DT_RUNPATH) else (),
+        path(elf.DT_RPATH),
+        path(elf.DT_RUNPATH),
         frozenset(item.version for item in image.symbol_table.versions.definitions),
     )
