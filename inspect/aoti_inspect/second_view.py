@@ -53,15 +53,16 @@ class SecondView(NamedTuple):
 
 def compare(file: str | bytes, facts: ElfFacts) -> tuple[str, ...]:
     """Return where sections and dynamic linker disagree; arguments and errors as for `look`."""
-    return look(file, facts).disagreements
+    return look(file, facts, extras=False).disagreements
 
 
-def look(file: str | bytes, facts: ElfFacts) -> SecondView:
+def look(file: str | bytes, facts: ElfFacts, *, extras: bool = True) -> SecondView:
     """Read a file through its sections.
 
     Args:
         file: its path, or its bytes.
         facts: the dynamic linker's view of the same file.
+        extras: whether to read what only sections hold too, or just to compare.
 
     Raises:
         AotiError: the file can't be read any more.
@@ -77,12 +78,12 @@ def look(file: str | bytes, facts: ElfFacts) -> SecondView:
     import io  # noqa: PLC0415 - the fast path does without this module's needs
 
     if isinstance(file, bytes):
-        return _look(io.BytesIO(file), ElfImage(file, "the file"), facts)
+        return _look(io.BytesIO(file), ElfImage(file, "the file"), facts, extras=extras)
     with open_elf(file) as image, open(file, "rb") as stream:
-        return _look(stream, image, facts)
+        return _look(stream, image, facts, extras=extras)
 
 
-def _look(stream: IO[bytes], image: ElfImage, facts: ElfFacts) -> SecondView:
+def _look(stream: IO[bytes], image: ElfImage, facts: ElfFacts, *, extras: bool) -> SecondView:
     from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - 40 ms that only this view costs
 
     try:
@@ -95,6 +96,8 @@ def _look(stream: IO[bytes], image: ElfImage, facts: ElfFacts) -> SecondView:
             disagreements.update(dict.fromkeys(check(view, image, facts)))
         except Exception as error:  # noqa: BLE001, PERF203 - as above
             disagreements[f"the sections cannot be read: {_words(error)}"] = None
+    if not extras:
+        return SecondView(tuple(disagreements), (), (), None, ())
     return SecondView(
         tuple(disagreements),
         _guarded(_comments, view),

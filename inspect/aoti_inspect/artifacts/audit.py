@@ -11,8 +11,9 @@ from aoti_inspect.plugin_audit import audit_plugin
 from aoti_inspect.rules.package_scope import check_package
 
 if TYPE_CHECKING:
-    from aoti_inspect.artifacts.artifact import Artifact
+    from aoti_inspect.artifacts.artifact import Artifact, Plugin
     from aoti_inspect.audit import PluginAudit, Settings
+    from aoti_inspect.facts import PluginFacts
 
 
 def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
@@ -20,12 +21,13 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
     plugins: list[PluginAudit] = []
     for plugin in artifact.plugins:
         try:
-            plugins.append(audit_plugin(read_facts(plugin), settings, artifact=artifact, entry=plugin))
+            facts = read_facts(plugin)
+            disagreements = _second_view(plugin, facts, settings)
+            plugins.append(audit_plugin(facts, settings, disagreements, artifact=artifact, entry=plugin))
         except AotiError as error:  # noqa: PERF203 - the others are still to be audited
             message = f"{plugin.name}: {error.message}"
             artifact.anomalies += (Anomaly("unreadable-member", message, (plugin.name,)),)
-    facts = tuple(audit.facts for audit in plugins)
-    findings, not_checked = check_package(artifact, settings.target, facts)
+    findings, not_checked = check_package(artifact, settings.target, tuple(audit.facts for audit in plugins))
     return ArtifactAudit(
         artifact.path,
         artifact.kind,
@@ -34,3 +36,11 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
         tuple(not_checked),
         artifact.summary,
     )
+
+
+def _second_view(plugin: Plugin, facts: PluginFacts, settings: Settings) -> tuple[str, ...]:
+    if not settings.second_view:
+        return ()
+    from aoti_inspect.second_view import compare  # noqa: PLC0415 - pyelftools takes 50 ms to import
+
+    return compare(bytes(plugin.read()), facts.elf)

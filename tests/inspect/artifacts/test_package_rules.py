@@ -37,6 +37,19 @@ def codes(result: ArtifactAudit) -> set[str]:
     return {code for code in found if "AOTI610" <= code < "AOTI700" or code >= "AOTI750"}
 
 
+def test_the_second_view_of_a_plugin_in_a_package(tmp_path: Path, plugin_bytes):
+    """Without its section table the views differ, which is said only to who asks."""
+    data = bytearray(plugin_bytes)
+    data[40:48] = bytes(8)
+    data[58:64] = bytes(6)
+    path = write_zip(tmp_path / "m.pt2", package_members(bytes(data)))
+    for second_view in (False, True):
+        with open_artifact(path) as artifact:
+            result = audit_artifact(artifact, SETTINGS._replace(second_view=second_view))
+        found = {finding.code for finding in result.all_findings()}
+        assert ("AOTI450" in found) is second_view
+
+
 def of_members(tmp_path: Path, members: dict) -> set[str]:
     return codes(audit(open_artifact(write_zip(tmp_path / "m.pt2", members))))
 
