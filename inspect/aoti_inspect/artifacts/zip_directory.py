@@ -69,12 +69,10 @@ class Directory(NamedTuple):
     Attributes:
         members: files that may be read, by name, in the directory's order; folders are left out, and so are
             members whose name is unsafe or that are links. The last of two with one name wins.
-        refused: the names left out because they are unsafe or links.
         anomalies: what is odd about the archive.
     """
 
     members: dict[str, Member]
-    refused: tuple[str, ...]
     anomalies: tuple[Anomaly, ...]
 
 
@@ -295,7 +293,7 @@ def _sort_out(entries: list[Member], directory_start: int, anomalies: list[Anoma
                 tuple(refused),
             )
         )
-    return Directory(members, tuple(refused), tuple(anomalies))
+    return Directory(members, tuple(anomalies))
 
 
 def _some(names: list[str]) -> str:
