@@ -48,7 +48,8 @@ class ArtifactAudit(NamedTuple):
         kind: "plugin", "pt2", "pte", "ptd", "folder", "zip", ...; "unreadable" if ``error`` is set.
         plugins: the plugins in it.
         findings, not_checked: of the package as a whole.
-        summary: ``(label, text)`` lines about the package: its methods, its weights.
+        summary: ``(label, text)`` lines about the package (its methods, its weights), or what the second view
+            shows of a plugin by itself.
         error: why it could not be read at all.
     """
 

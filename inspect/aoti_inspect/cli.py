@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         help="the mildest severity that makes the exit code 1 (default: error)",
     )
     parser.add_argument(
-        "--second-view", action="store_true", help="compare with the section table too (slower)"
+        "--second-view", action="store_true", help="read the section table too, and compare (slower)"
     )
     parser.add_argument("--extract", metavar="DIR", help="write the plugins and weights of packages into DIR")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: auto")

@@ -66,7 +66,8 @@ def render(
     for plugin in audit.plugins:
         if audit.kind != "plugin" and not quiet:
             yield ""
-        yield from _plugin(plugin, paint, hidden, quiet=quiet, verbose=verbose)
+        beside = audit.summary if audit.kind == "plugin" else ()
+        yield from _plugin(plugin, beside, paint, hidden, quiet=quiet, verbose=verbose)
 
 
 def concise(audit: ArtifactAudit, *, info: bool = False) -> Iterator[str]:
@@ -108,12 +109,21 @@ def summary(audits: list[ArtifactAudit], *, color: bool = False, info: bool = Fa
     return f"Found {', '.join(parts)}{files}."
 
 
-def _plugin(plugin: PluginAudit, paint: Paint, hidden: str, *, quiet: bool, verbose: int) -> Iterator[str]:
+def _plugin(
+    plugin: PluginAudit,
+    beside: tuple[tuple[str, str], ...],
+    paint: Paint,
+    hidden: str,
+    *,
+    quiet: bool,
+    verbose: int,
+) -> Iterator[str]:
+    """Yield the lines of one plugin; ``beside`` are rows that its facts don't have."""
     facts = plugin.facts
     name = printable(facts.name)
     if not quiet:
         yield f"{paint('bold', name)}: {describe(facts)}"
-        for label, text in _facts_rows(facts, verbose):
+        for label, text in (*_facts_rows(facts, verbose), *beside):
             yield _row(label, printable(text))
         yield from _verdicts(plugin.verdicts, paint, verbose)
     found = _found(plugin, hidden, paint, verbose)

@@ -50,6 +50,16 @@ class SecondView(NamedTuple):
     static_symbols: int | None
     notes: tuple[str, ...]
 
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """Return what is there as ``(label, text)`` rows of a report."""
+        symbols = None if self.static_symbols is None else str(self.static_symbols)
+        rows = {
+            "compiler": "; ".join(self.producers or self.comments),
+            "symtab": symbols and f"{symbols} symbols",
+            "notes": "; ".join(self.notes),
+        }
+        return tuple((label, text) for label, text in rows.items() if text)
+
 
 def compare(file: str | bytes, facts: ElfFacts) -> tuple[str, ...]:
     """Return where sections and dynamic linker disagree; arguments and errors as for `look`."""

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.audit import Settings
-    from aoti_inspect.facts import PluginFacts
 
 #: Fewer files than this are done before worker processes would have started.
 _WORTH_WORKERS = 12
@@ -63,22 +62,18 @@ def _audit_file(path: str, settings: Settings) -> ArtifactAudit:
         from aoti_inspect.plugin import read_plugin  # noqa: PLC0415 - packages don't need it at once
 
         facts = read_plugin(path)
-        return ArtifactAudit(
-            path, "plugin", (audit_plugin(facts, settings, _second_view(path, facts, settings)),)
-        )
+        if not settings.second_view:
+            return ArtifactAudit(path, "plugin", (audit_plugin(facts, settings),))
+        from aoti_inspect.second_view import look  # noqa: PLC0415 - pyelftools takes 50 ms to import
+
+        seen = look(path, facts.elf)
+        audit = audit_plugin(facts, settings, seen.disagreements)
+        return ArtifactAudit(path, "plugin", (audit,), summary=seen.rows())
     from aoti_inspect.artifacts.audit import audit_artifact  # noqa: PLC0415 - as above
     from aoti_inspect.artifacts.read import open_artifact  # noqa: PLC0415 - plugins don't need it
 
     with open_artifact(path) as artifact:
         return audit_artifact(artifact, settings)
-
-
-def _second_view(path: str, facts: PluginFacts, settings: Settings) -> tuple[str, ...]:
-    if not settings.second_view:
-        return ()
-    from aoti_inspect.second_view import compare  # noqa: PLC0415 - pyelftools takes 50 ms to import
-
-    return compare(path, facts.elf)
 
 
 def _starts_with_elf_magic(path: str) -> bool:

@@ -107,6 +107,18 @@ def test_versions_with_one_verdict_share_a_line() -> None:
     assert "executorch         loads" in text
 
 
+def test_the_second_view_adds_what_only_sections_hold(
+    capsys: pytest.CaptureFixture[str], compile_library: Compile, smallest_source: str
+) -> None:
+    path = compile_library(smallest_source, "-g")
+    main([path])
+    assert "compiler" not in capsys.readouterr().out
+    main(["--second-view", path])
+    text = capsys.readouterr().out
+    assert "  compiler   GNU C" in text
+    assert "  symtab " in text
+
+
 def test_remarks_are_shown_only_when_asked_for() -> None:
     facts = read_plugin(PLUGINS[0])
     finding = Finding("AOTI130", "compiled-by", "info", "a remark")
