@@ -31,7 +31,7 @@ def needs_libtorch(context: Context) -> Iterator[Report]:
 
     ## How to fix it
     Compile with `aot_inductor.link_libtorch=False` (PyTorch 2.10 and later) for hosts without LibTorch.
-    Within PyTorch nothing is wrong.
+    `aoti_loader` drops the entry in its private copy. Within PyTorch nothing is wrong.
 
     ## Reports it prevents
     "libtorch_cpu.so: cannot open shared object file" in a small host that has all the functions.
@@ -39,7 +39,7 @@ def needs_libtorch(context: Context) -> Iterator[Report]:
     libraries = _libtorch(context)
     if libraries and imports.is_plugin(context.plugin):
         yield Report(
-            f"loads only where LibTorch is installed: it needs {listed(libraries)}",
+            f"names {listed(libraries)} as needed: an ordinary dlopen works only where LibTorch is found",
             "for a host without LibTorch, compile with aot_inductor.link_libtorch=False (PyTorch 2.10 "
             "and later)",
             tuple(libraries),
