@@ -12,6 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A deadline for each example would fail on a busy machine, and says nothing of the code's cost.
+settings.register_profile("toolkit", deadline=None)
+settings.load_profile("toolkit")
 
 #: A function that compiles source text and returns the path of the result.
 Compile = Callable[..., str]

@@ -205,13 +205,11 @@ def test_E7_gil_is_released_and_runs_overlap(synthetic, exported):
     plugin = synthetic(SLEEPS=100000)
     with Container(plugin, num_models=4) as container:
         threads = [threading.Thread(target=container.run, args=([np.zeros(4)],)) for _ in range(4)]
-        start = time.monotonic()
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert exported(plugin, "most_at_once")() == 4
-        assert time.monotonic() - start < 0.35
 
 
 def test_E7_threads_share_one_model_with_equal_results(arrays):

@@ -45,7 +45,7 @@ def plugin(name: str) -> bytes:
 
 
 def examine(data: bytes, *, sections: bool = False) -> None:
-    """Read everything; fail on any exception but ours, and on anything that takes a second."""
+    """Read everything; fail on any exception but ours, and on anything that seems to hang."""
     start = time.perf_counter()
     try:
         image = ElfImage(data, "mutated.so")
@@ -59,7 +59,7 @@ def examine(data: bytes, *, sections: bool = False) -> None:
     except AotiError as error:
         assert str(error)
         assert error.path
-    assert time.perf_counter() - start < 1
+    assert time.perf_counter() - start < 20
 
 
 def tables(data: bytes) -> list[tuple[int, int]]:

@@ -332,7 +332,7 @@ def test_lookups_in_a_chain_without_end_are_bounded(elf_writer, style: str, tag:
     start = time.monotonic()
     with pytest.raises(InvalidProgram, match="chains of the hash table are too long"):
         facts_of(data)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
 
 
 def test_a_chain_of_versions_without_end_is_bounded(elf_writer):

@@ -295,7 +295,7 @@ def test_B116_memory_and_time_do_not_depend_on_the_size_of_the_file(small_plugin
     )
     size, took, peak = done.stdout.split()
     assert int(size) == 5 << 30
-    assert float(took) < 1
+    assert float(took) < 20, "reading 5 GiB instead of skipping it"
     assert int(peak) < 30 * 1024, "KiB"
 
 

@@ -149,7 +149,7 @@ def test_a_library_that_is_a_pipe_is_passed_over(tmp_path: Path) -> None:
     search = LibrarySearch(62, 64, "x86_64", library_path=str(tmp_path))
     start = time.monotonic()
     assert search.find("libx.so", origin=".") is None
-    assert time.monotonic() - start < 1
+    assert time.monotonic() - start < 20  # a pipe without a writer would block for ever
 
 
 def test_pipes_beside_a_plugin_do_not_stop_its_audit(tmp_path: Path) -> None:
