@@ -217,37 +217,6 @@ def test_color_follows_the_flag_and_the_terminal(
     assert (b"\x1b[" in run(*ANYWHERE, *arguments, PLUGIN, **environment).stdout) is colored
 
 
-@pytest.mark.parametrize(("no_color", "colored"), [("", True), ("1", False)])
-def test_NO_COLOR_is_honoured_on_a_terminal(no_color: str, colored: bool) -> None:
-    parent, child = os.openpty()
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "TERM": "xterm"}
-    variables["NO_COLOR"] = no_color
-    command = [
-        sys.executable,
-        "-m",
-        "aoti_inspect",
-        *ANYWHERE,
-        "-q",
-        "--fail-on",
-        "never",
-        "--host",
-        "local",
-        PLUGIN,
-    ]
-    process = subprocess.Popen(command, stdout=child, stderr=subprocess.DEVNULL, env=variables)
-    os.close(child)
-    output = b""
-    try:
-        while chunk := os.read(parent, 65536):
-            output += chunk
-    except OSError:
-        pass  # the terminal's other end was closed: Linux reports that as an error
-    process.wait(timeout=60)
-    os.close(parent)
-    assert b"AOTI301" in output
-    assert (b"\x1b[" in output) is colored
-
-
 def test_B130_names_cannot_write_to_the_terminal(compile_library: Compile, smallest_source: str) -> None:
     path = compile_library(smallest_source, "-Wl,-soname,\x1b[31mred\r\n", "-Wl,-rpath,/tmp/\x1b[2J")
     for arguments in ((), ("-vv",), ("--format", "concise")):

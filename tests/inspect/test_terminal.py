@@ -26,13 +26,18 @@ def variables() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "TERM": "xterm"}
 
 
-def on_terminal(width: int, *arguments: str) -> list[str]:
-    """Run the command with its standard output on a terminal; return the lines that it wrote."""
+def written(width: int, *arguments: str, **environment: str) -> str:
+    """Run the command with its standard output on a terminal; return all that it wrote."""
     parent, child = os.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
     command = [sys.executable, "-m", "aoti_inspect", *arguments]
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=child, stderr=subprocess.DEVNULL, env=variables(), cwd=ROOT
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=child,
+        stderr=subprocess.DEVNULL,
+        env={**variables(), **environment},
+        cwd=ROOT,
     )
     os.close(child)
     output = b""
@@ -43,7 +48,19 @@ def on_terminal(width: int, *arguments: str) -> list[str]:
         pass  # the terminal's other end was closed: Linux reports that as an error
     process.wait(timeout=60)
     os.close(parent)
-    return CODES.sub("", output.decode()).replace("\r", "").splitlines()
+    return output.decode()
+
+
+def on_terminal(width: int, *arguments: str) -> list[str]:
+    """Return the lines that the command writes to a terminal, without their colours."""
+    return CODES.sub("", written(width, *arguments)).replace("\r", "").splitlines()
+
+
+@pytest.mark.parametrize(("no_color", "colored"), [("", True), ("1", False)])
+def test_NO_COLOR_is_honoured_on_a_terminal(no_color: str, colored: bool) -> None:
+    output = written(80, "--target", "isa=any", "-q", "--host", "local", PLUGIN, NO_COLOR=no_color)
+    assert "AOTI301" in output
+    assert ("\x1b[" in output) is colored
 
 
 @pytest.mark.parametrize("width", [80, 120])
