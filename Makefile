@@ -9,7 +9,7 @@ PLUGIN ?= fixtures/plugins/mlp.so
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 # What goes into the wheel: a change of any of it means a new installation.
-SOURCES := pyproject.toml $(shell find abi inspect loader executor shim -type f -not -path '*/__pycache__/*')
+SOURCES := pyproject.toml $(shell find abi inspect loader executor native -type f -not -path '*/__pycache__/*')
 
 .PHONY: demo test lint format bench wheel docs clean help
 .DELETE_ON_ERROR:
@@ -26,7 +26,7 @@ demo: $(VENV)/.core ## audit a real plugin, then run it without PyTorch
 
 test: $(VENV)/.test ## run the tests
 	$(PYTEST) tests/abi tests/inspect tests/test_repository.py
-	$(PYTEST) tests/shim
+	$(PYTEST) tests/native
 	$(PYTEST) tests/loader tests/executor
 
 lint: $(VENV)/.lint ## ruff, mypy --strict, import layers

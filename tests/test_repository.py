@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-TOP_FOLDERS = ("abi", "inspect", "loader", "executor", "shim", "tests", "benchmarks", "fixtures", "docs")
+TOP_FOLDERS = ("abi", "inspect", "loader", "executor", "native", "tests", "benchmarks", "fixtures", "docs")
 
 
 @pytest.mark.parametrize("folder", TOP_FOLDERS)

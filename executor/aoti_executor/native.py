@@ -1,6 +1,6 @@
 """The call helper, ``libaoti_call.so``: its structs and functions.
 
-The layouts repeat those of ``shim/call.c``; `load` compares the version that the library reports.
+The layouts repeat those of ``native/call/call.c``; `load` compares the version that the library reports.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def load() -> CallLibrary:
     """
     path = library_path()
     hint = (
-        "install aoti-toolkit from a wheel, or build shim/ with CMake and set AOTI_CALL_PATH to the library"
+        "install aoti-toolkit from a wheel, or build native/ with CMake and set AOTI_CALL_PATH to the library"
     )
     try:
         library = ctypes.CDLL(path)

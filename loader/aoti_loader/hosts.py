@@ -150,7 +150,7 @@ def find_builtin() -> str:
             return path
     raise NotFound(
         f"the built-in host ({BUILTIN_LIBRARY}) is not installed",
-        hint="install aoti-toolkit from a wheel, or build shim/ with CMake and set AOTI_SHIM_PATH",
+        hint="install aoti-toolkit from a wheel, or build native/ with CMake and set AOTI_SHIM_PATH",
     )
 
 

@@ -37,7 +37,7 @@ def test_layouts_agree_with_the_c_side(compile_library, tmp_path):
     }
     fields = "\n".join(f'printf("%zu\\n", sizeof({name}));' for name in sizes)
     source = (
-        f'#include <stdio.h>\n#include "{root / "shim" / "call.c"}"\nint main(void) {{ {fields} return 0; }}'
+        f'#include <stdio.h>\n#include "{root / "native" / "call" / "call.c"}"\nint main(void) {{ {fields} return 0; }}'
     )
     program = compile_library(source, "-lpthread", name="sizes", shared=False)
     printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()

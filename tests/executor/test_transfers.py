@@ -10,7 +10,7 @@ import pytest
 from aoti_abi.errors import InvalidArgument
 from aoti_executor.transfers import parse_device
 
-FAKE = Path(__file__).resolve().parents[1] / "shim" / "fake_device.c"
+FAKE = Path(__file__).resolve().parents[1] / "native" / "fake_device.c"
 PLUGIN = Path(__file__).with_name("sources") / "plugin.c"
 Compile = Callable[..., str]
 

@@ -97,7 +97,7 @@ def build() -> dict[str, str]:
     """Build the C libraries of this tree, and return the environment in which they are found."""
     target = os.path.join(ROOT, "build", "gpu")
     commands = [
-        ["cmake", "-S", os.path.join(ROOT, "shim"), "-B", target, "-DCMAKE_BUILD_TYPE=Release"],
+        ["cmake", "-S", os.path.join(ROOT, "native"), "-B", target, "-DCMAKE_BUILD_TYPE=Release"],
         ["cmake", "--build", target, "-j"],
     ]
     for command in commands:

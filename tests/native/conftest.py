@@ -22,7 +22,7 @@ from aoti_abi.codes import DTYPES_BY_NAME
 from aoti_abi.prototypes import shim_prototype
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ROOT / "shim"
+SOURCES = ROOT / "native"
 NUMPY = {**{name: np.dtype(d.numpy) for name, d in DTYPES_BY_NAME.items() if d.numpy}}
 NUMPY["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
 NAMES = {dtype: name for name, dtype in NUMPY.items()}

@@ -87,12 +87,12 @@ def test_prototypes_are_those_of_pytorchs_headers(compile_library: Any) -> None:
         ):
             text = text.replace(theirs, ours)
         lines.append(text + ";")
-    include = os.path.join(os.path.dirname(__file__), "..", "..", "shim", "include")
+    include = os.path.join(os.path.dirname(__file__), "..", "..", "native", "include")
     assert compile_library("\n".join(lines), f"-I{include}")
 
 
 def test_the_headers_serve_c_and_cxx(compile_library: Any) -> None:
-    include = os.path.join(os.path.dirname(__file__), "..", "..", "shim", "include")
+    include = os.path.join(os.path.dirname(__file__), "..", "..", "native", "include")
     source = "#include <aoti_shim.h>\nint size(void) { return sizeof(struct aoti_device_ops); }\n"
     assert compile_library(source, f"-I{include}", "-std=c11", "-pedantic", "-Werror")
     assert compile_library(source, f"-I{include}", "-std=c++17", "-pedantic", "-Werror", cxx=True)
