@@ -10,6 +10,7 @@ PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 # What goes into the wheel: a change of any of it means a new installation.
 SOURCES := pyproject.toml $(shell find abi inspect loader executor native -type f -not -path '*/__pycache__/*')
+C_SOURCES := $(shell find native tests -type f -name '*.[ch]' -o -type f -name '*.cpp')
 
 .PHONY: demo test lint format bench wheel docs clean help
 .DELETE_ON_ERROR:
@@ -29,15 +30,17 @@ test: $(VENV)/.test ## run the tests
 	$(PYTEST) tests/native
 	$(PYTEST) tests/loader tests/executor
 
-lint: $(VENV)/.lint ## ruff, mypy --strict, import layers
+lint: $(VENV)/.lint ## ruff, mypy --strict, import layers, clang-format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run -Werror $(C_SOURCES)
 	$(BIN)/mypy
 	PYTHONPATH=abi:inspect:loader:executor $(BIN)/lint-imports
 
 format: $(VENV)/.lint ## format the sources
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/clang-format -i $(C_SOURCES)
 
 bench: $(VENV)/.test ## measure, side by side with the peers
 	$(BIN)/python benchmarks/bench_inspect.py

@@ -12,7 +12,8 @@ from ctypes import POINTER, c_int64, c_void_p, cast
 from typing import TYPE_CHECKING
 
 from aoti_abi.codes import DTYPES
-from aoti_executor.native import Bound, Call, Layout, Output, Target, runner
+from aoti_executor.call_structs import Bound, Call, Layout, Output, Target
+from aoti_executor.native import runner
 from aoti_executor.views import View
 
 if TYPE_CHECKING:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidState, NotSupported
 from aoti_executor import native
+from aoti_executor.call_structs import Target
 from aoti_executor.calls import BoundFrame, Plan
 from aoti_executor.handle import PREFIX, ContainerHandle, LoadedPlugin
 from aoti_executor.host_tensors import address_of
-from aoti_executor.native import CALL_OK, Target
+from aoti_executor.native import CALL_OK
 from aoti_executor.openmp import hold_teams
 from aoti_executor.tensor import Tensor
 from aoti_executor.views import View, allocate, copy_elements, view

@@ -8,12 +8,13 @@ asks, and its deleter runs when the last user of the memory is gone.
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_char_p, c_int, c_uint32, c_uint64, c_void_p, py_object
+from ctypes import c_char_p, c_int, c_void_p, py_object
 from typing import Any
 
 from aoti_abi.codes import DTYPES, DTYPES_BY_NAME
 from aoti_abi.errors import InvalidArgument, NotSupported
-from aoti_executor.native import MAX_DIMENSIONS, DLDevice, DLTensor, load
+from aoti_executor.call_structs import MAX_DIMENSIONS, DLDevice, DLManaged, DLTensor, DLVersioned
+from aoti_executor.native import load
 from aoti_executor.views import View, contiguous
 
 #: ``DLDeviceType`` values of the devices that plugins are made for, and ``c10::DeviceType`` for each.
@@ -54,21 +55,6 @@ _NAMES = {
     b"dltensor": b"used_dltensor",
     b"dltensor_versioned": b"used_dltensor_versioned",
 }
-
-
-class _Managed(ctypes.Structure):
-    _fields_ = (("tensor", DLTensor), ("context", c_void_p), ("deleter", c_void_p))
-
-
-class _Versioned(ctypes.Structure):
-    _fields_ = (
-        ("major", c_uint32),
-        ("minor", c_uint32),
-        ("context", c_void_p),
-        ("deleter", c_void_p),
-        ("flags", c_uint64),
-        ("tensor", DLTensor),
-    )
 
 
 def _python_function(name: str, restype: Any, *argtypes: Any) -> Any:
@@ -115,12 +101,12 @@ def import_dlpack(obj: Any, what: str = "the argument") -> View:
     address = _get_pointer(capsule, name)
     flags = 0
     if name == b"dltensor_versioned":
-        versioned = _Versioned.from_address(address)
+        versioned = DLVersioned.from_address(address)
         if versioned.major != 1:
             raise NotSupported(f"{what} uses DLPack {versioned.major}.{versioned.minor}; 1.x is known")
         tensor, flags, deleter = versioned.tensor, versioned.flags, versioned.deleter
     else:
-        managed = _Managed.from_address(address)
+        managed = DLManaged.from_address(address)
         tensor, deleter = managed.tensor, managed.deleter
     # Checked while the capsule still owns the tensor: a refused one is freed by its own destructor.
     fields = _decode(tensor, what)

@@ -7,7 +7,8 @@ from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aoti_abi.errors import ExecutionFailed, InternalError
-from aoti_executor.native import Description, HostTable, load
+from aoti_executor.call_structs import Description, HostTable
+from aoti_executor.native import load
 from aoti_executor.views import View
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 The C library keeps a library mapped while a thread lives that made ``thread_local`` objects of it; on the
 main thread that is until the process ends. Plugins have such an object: the text of their last error. A
-private copy registers it with libaoti_unload.so instead, a small C library (``native/unload/unload.c``), which runs
+private copy registers it with libaoti_unload.so instead, a small C library (``native/unload/``), which runs
 destructors when their thread ends, or when the plugin is closed on that thread.
 """
 

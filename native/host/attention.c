@@ -7,28 +7,28 @@
 
 enum { ROWS = 64 };
 
-#define DEFINE_SOFTMAX(type, EXP, LOG)                                                                            \
-    /* In place on one row; returns the logarithm of the sum of exponentials. */                                 \
-    static type softmax_##type(type *row, int64_t count, const type *mask, int64_t allowed) {                     \
-        type greatest = -INFINITY, sum = 0;                                                                       \
-        for (int64_t j = 0; j < count; j++) {                                                                     \
-            row[j] = j >= allowed ? -(type)INFINITY : mask != NULL ? row[j] + mask[j] : row[j];                   \
-            greatest = row[j] > greatest || isnan(row[j]) ? row[j] : greatest;                                    \
-        }                                                                                                         \
-        if (greatest == -(type)INFINITY) { /* nothing to attend to */                                             \
-            for (int64_t j = 0; j < count; j++) {                                                                 \
-                row[j] = 0;                                                                                       \
-            }                                                                                                     \
-            return -(type)INFINITY;                                                                               \
-        }                                                                                                         \
-        for (int64_t j = 0; j < count; j++) {                                                                     \
-            row[j] = EXP(row[j] - greatest);                                                                      \
-            sum += row[j];                                                                                        \
-        }                                                                                                         \
-        for (int64_t j = 0; j < count; j++) {                                                                     \
-            row[j] /= sum;                                                                                        \
-        }                                                                                                         \
-        return greatest + LOG(sum);                                                                               \
+#define DEFINE_SOFTMAX(type, EXP, LOG)                                                          \
+    /* In place on one row; returns the logarithm of the sum of exponentials. */                \
+    static type softmax_##type(type *row, int64_t count, const type *mask, int64_t allowed) {   \
+        type greatest = -INFINITY, sum = 0;                                                     \
+        for (int64_t j = 0; j < count; j++) {                                                   \
+            row[j] = j >= allowed ? -(type)INFINITY : mask != NULL ? row[j] + mask[j] : row[j]; \
+            greatest = row[j] > greatest || isnan(row[j]) ? row[j] : greatest;                  \
+        }                                                                                       \
+        if (greatest == -(type)INFINITY) { /* nothing to attend to */                           \
+            for (int64_t j = 0; j < count; j++) {                                               \
+                row[j] = 0;                                                                     \
+            }                                                                                   \
+            return -(type)INFINITY;                                                             \
+        }                                                                                       \
+        for (int64_t j = 0; j < count; j++) {                                                   \
+            row[j] = EXP(row[j] - greatest);                                                    \
+            sum += row[j];                                                                      \
+        }                                                                                       \
+        for (int64_t j = 0; j < count; j++) {                                                   \
+            row[j] /= sum;                                                                      \
+        }                                                                                       \
+        return greatest + LOG(sum);                                                             \
     }
 
 DEFINE_SOFTMAX(float, expf, logf)
@@ -48,9 +48,10 @@ static AOTITorchError attend(const struct problem *p, const char *function) {
     int64_t item = (int64_t)dtype_itemsize(p->type);
     int64_t bytes;
     char *scores = NULL;
-    if (__builtin_mul_overflow(p->keys, ROWS * item, &bytes) || (scores = malloc((size_t)bytes + 1)) == NULL) {
-        return shim_fail(AOTI_MEMORY_ALLOCATION_FAILED, function, "no memory for %d rows of %lld scores", ROWS,
-                         (long long)p->keys);
+    if (__builtin_mul_overflow(p->keys, ROWS * item, &bytes) ||
+        (scores = malloc((size_t)bytes + 1)) == NULL) {
+        return shim_fail(AOTI_MEMORY_ALLOCATION_FAILED, function, "no memory for %d rows of %lld scores",
+                         ROWS, (long long)p->keys);
     }
     AOTITorchError code = AOTI_OK;
     for (int64_t h = 0; h < p->heads; h++) {
@@ -65,7 +66,8 @@ static AOTITorchError attend(const struct problem *p, const char *function) {
                 char *mask = p->mask != NULL ? p->mask + (at + i) * p->keys * item : NULL;
                 if (p->type == DTYPE_FLOAT32) {
                     float *row = (float *)(void *)scores + i * p->keys;
-                    ((float *)(void *)p->log_sum)[at + i] = softmax_float(row, p->keys, (float *)(void *)mask, allowed);
+                    ((float *)(void *)p->log_sum)[at + i] =
+                        softmax_float(row, p->keys, (float *)(void *)mask, allowed);
                 } else {
                     double *row = (double *)(void *)scores + i * p->keys;
                     ((double *)(void *)p->log_sum)[at + i] =
@@ -83,7 +85,7 @@ static AOTITorchError attend(const struct problem *p, const char *function) {
     return code;
 }
 
-/* The mask broadcast to (batch, heads, queries, keys), in the accumulator's type; a boolean one as 0 and -inf. */
+/* The mask broadcast to (batch, heads, queries, keys), in the accumulator's type; a boolean one: 0, -inf. */
 static AOTITorchError read_mask(AtenTensorHandle mask, const int64_t *sizes, int32_t type, char **buffer,
                                 const char *function) {
     AtenTensorHandle full;
@@ -120,7 +122,8 @@ AOTITorchError aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(
     int32_t dtype = query->dtype, type = accumulator_of(dtype);
     REQUIRE(type == DTYPE_FLOAT32 || type == DTYPE_FLOAT64, AOTI_NOT_SUPPORTED, "no attention of %s",
             dtype_text(dtype));
-    REQUIRE(key->dtype == dtype && value->dtype == dtype, AOTI_INVALID_ARGUMENT, "query, key and value differ in type");
+    REQUIRE(key->dtype == dtype && value->dtype == dtype, AOTI_INVALID_ARGUMENT,
+            "query, key and value differ in type");
     REQUIRE(query->ndim == 4 && key->ndim == 4 && value->ndim == 4, AOTI_INVALID_ARGUMENT,
             "query, key and value must have 4 dimensions");
     const int64_t *q = query->sizes, *k = key->sizes, *v = value->sizes;

@@ -1,5 +1,5 @@
-/* Element conversion. Every type is read into one of four carriers (int64, uint64, double, complex double) and
- * written from it, which gives the result of C's direct cast for all pairs, without a routine for each. */
+/* Element conversion. Every type is read into one of four carriers (int64, uint64, double, complex double)
+ * and written from it, which gives the result of C's direct cast for all pairs, without a routine a pair. */
 #include <math.h>
 #include <string.h>
 
@@ -60,19 +60,15 @@ struct complex_double {
 
 static enum carrier carrier_of(int32_t dtype) {
     switch (dtype) {
-        case DTYPE_UINT64:
-            return CARRY_UINT64;
+        case DTYPE_UINT64: return CARRY_UINT64;
         case DTYPE_FLOAT16:
         case DTYPE_BFLOAT16:
         case DTYPE_FLOAT32:
-        case DTYPE_FLOAT64:
-            return CARRY_DOUBLE;
+        case DTYPE_FLOAT64: return CARRY_DOUBLE;
         case DTYPE_COMPLEX32:
         case DTYPE_COMPLEX64:
-        case DTYPE_COMPLEX128:
-            return CARRY_COMPLEX;
-        default:
-            return dtype_is_integral(dtype) ? CARRY_INT64 : CARRY_NONE;
+        case DTYPE_COMPLEX128: return CARRY_COMPLEX;
+        default: return dtype_is_integral(dtype) ? CARRY_INT64 : CARRY_NONE;
     }
 }
 
@@ -97,12 +93,12 @@ union carried {
     struct complex_double c[CHUNK];
 };
 
-#define READ(type, member, expression)                        \
-    for (int64_t i = 0; i < count; i++, from += stride) {     \
-        type raw;                                             \
-        memcpy(&raw, from, sizeof raw);                       \
-        carried->member[i] = (expression);                    \
-    }                                                         \
+#define READ(type, member, expression)                    \
+    for (int64_t i = 0; i < count; i++, from += stride) { \
+        type raw;                                         \
+        memcpy(&raw, from, sizeof raw);                   \
+        carried->member[i] = (expression);                \
+    }                                                     \
     break
 
 static void read_run(union carried *carried, int64_t count, const char *from, int64_t stride, int32_t dtype) {
@@ -124,7 +120,8 @@ static void read_run(union carried *carried, int64_t count, const char *from, in
         case DTYPE_FLOAT32: READ(float, d, (double)raw);
         case DTYPE_FLOAT64: READ(double, d, raw);
         case DTYPE_COMPLEX32:
-            READ(struct pair16, c, ((struct complex_double){half_to_float(raw.real), half_to_float(raw.imag)}));
+            READ(struct pair16, c,
+                 ((struct complex_double){half_to_float(raw.real), half_to_float(raw.imag)}));
         case DTYPE_COMPLEX64: READ(struct aoti_complex64, c, ((struct complex_double){raw.real, raw.imag}));
         case DTYPE_COMPLEX128: READ(struct complex_double, c, raw);
         default: break;
@@ -132,40 +129,40 @@ static void read_run(union carried *carried, int64_t count, const char *from, in
 }
 
 /* `integer`, `number`: the element as the target's C type, from an integer carrier and from a double. */
-#define WRITE(type, integer, number)                                                  \
-    do {                                                                              \
-        switch (carrier) {                                                            \
-            case CARRY_INT64: WRITE_EACH(type, carried->i[i], integer);               \
-            case CARRY_UINT64: WRITE_EACH(type, carried->u[i], integer);              \
-            case CARRY_DOUBLE: WRITE_EACH(type, carried->d[i], number);               \
-            case CARRY_COMPLEX: WRITE_EACH(type, carried->c[i].real, number);         \
-            case CARRY_NONE: break;                                                   \
-        }                                                                             \
-        return;                                                                       \
+#define WRITE(type, integer, number)                                          \
+    do {                                                                      \
+        switch (carrier) {                                                    \
+            case CARRY_INT64: WRITE_EACH(type, carried->i[i], integer);       \
+            case CARRY_UINT64: WRITE_EACH(type, carried->u[i], integer);      \
+            case CARRY_DOUBLE: WRITE_EACH(type, carried->d[i], number);       \
+            case CARRY_COMPLEX: WRITE_EACH(type, carried->c[i].real, number); \
+            case CARRY_NONE: break;                                           \
+        }                                                                     \
+        return;                                                               \
     } while (0)
-#define WRITE_EACH(type, element, expression)               \
-    for (int64_t i = 0; i < count; i++, to += stride) {     \
-        __auto_type value = (element);                      \
-        type raw = (type)(expression);                      \
-        memcpy(to, &raw, sizeof raw);                       \
-    }                                                       \
+#define WRITE_EACH(type, element, expression)           \
+    for (int64_t i = 0; i < count; i++, to += stride) { \
+        __auto_type value = (element);                  \
+        type raw = (type)(expression);                  \
+        memcpy(to, &raw, sizeof raw);                   \
+    }                                                   \
     break
-#define WRITE_COMPLEX(type, make)                                                     \
-    do {                                                                              \
-        for (int64_t i = 0; i < count; i++, to += stride) {                           \
-            double real = carrier == CARRY_INT64    ? (double)carried->i[i]           \
-                          : carrier == CARRY_UINT64 ? (double)carried->u[i]           \
-                          : carrier == CARRY_DOUBLE ? carried->d[i]                   \
-                                                    : carried->c[i].real;             \
-            double imag = carrier == CARRY_COMPLEX ? carried->c[i].imag : 0.0;        \
-            type raw = make;                                                          \
-            memcpy(to, &raw, sizeof raw);                                             \
-        }                                                                             \
-        return;                                                                       \
+#define WRITE_COMPLEX(type, make)                                              \
+    do {                                                                       \
+        for (int64_t i = 0; i < count; i++, to += stride) {                    \
+            double real = carrier == CARRY_INT64    ? (double)carried->i[i]    \
+                          : carrier == CARRY_UINT64 ? (double)carried->u[i]    \
+                          : carrier == CARRY_DOUBLE ? carried->d[i]            \
+                                                    : carried->c[i].real;      \
+            double imag = carrier == CARRY_COMPLEX ? carried->c[i].imag : 0.0; \
+            type raw = make;                                                   \
+            memcpy(to, &raw, sizeof raw);                                      \
+        }                                                                      \
+        return;                                                                \
     } while (0)
 
-static void write_run(const union carried *carried, enum carrier carrier, int64_t count, char *to, int64_t stride,
-                      int32_t dtype) {
+static void write_run(const union carried *carried, enum carrier carrier, int64_t count, char *to,
+                      int64_t stride, int32_t dtype) {
     struct pair16 {
         uint16_t real, imag;
     };
@@ -188,24 +185,26 @@ static void write_run(const union carried *carried, enum carrier carrier, int64_
         case DTYPE_UINT32: WRITE(uint32_t, value, to_int64(value));
         case DTYPE_UINT64: WRITE(uint64_t, value, to_uint64(value));
         case DTYPE_FLOAT16: WRITE(uint16_t, half_from_float((float)value), half_from_float((float)value));
-        case DTYPE_BFLOAT16: WRITE(uint16_t, bfloat16_from_float((float)value), bfloat16_from_float((float)value));
+        case DTYPE_BFLOAT16:
+            WRITE(uint16_t, bfloat16_from_float((float)value), bfloat16_from_float((float)value));
         case DTYPE_FLOAT32: WRITE(float, value, value);
         case DTYPE_FLOAT64: WRITE(double, value, value);
         case DTYPE_COMPLEX32:
             WRITE_COMPLEX(struct pair16,
                           ((struct pair16){half_from_float((float)real), half_from_float((float)imag)}));
-        case DTYPE_COMPLEX64: WRITE_COMPLEX(struct aoti_complex64, ((struct aoti_complex64){(float)real, (float)imag}));
+        case DTYPE_COMPLEX64:
+            WRITE_COMPLEX(struct aoti_complex64, ((struct aoti_complex64){(float)real, (float)imag}));
         case DTYPE_COMPLEX128: WRITE_COMPLEX(struct complex_double, ((struct complex_double){real, imag}));
         default: return;
     }
 }
 
-#define MOVE(type)                                                                  \
-    for (int64_t i = 0; i < count; i++, to += to_stride, from += from_stride) {     \
-        type raw;                                                                   \
-        memcpy(&raw, from, sizeof raw);                                             \
-        memcpy(to, &raw, sizeof raw);                                               \
-    }                                                                               \
+#define MOVE(type)                                                              \
+    for (int64_t i = 0; i < count; i++, to += to_stride, from += from_stride) { \
+        type raw;                                                               \
+        memcpy(&raw, from, sizeof raw);                                         \
+        memcpy(to, &raw, sizeof raw);                                           \
+    }                                                                           \
     break
 
 static void move_run(int64_t count, char *to, int64_t to_stride, const char *from, int64_t from_stride,

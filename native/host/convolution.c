@@ -24,8 +24,8 @@ static bool channels_last(const struct AtenTensorOpaque *tensor) {
 }
 
 /* One value for every dimension, or one for each. */
-static AOTITorchError parameter(const int64_t *values, int64_t count, int64_t dims, int64_t least, int64_t *out,
-                                const char *name, const char *function) {
+static AOTITorchError parameter(const int64_t *values, int64_t count, int64_t dims, int64_t least,
+                                int64_t *out, const char *name, const char *function) {
     if (values == NULL || (count != 1 && count != dims)) {
         return shim_fail(AOTI_INVALID_ARGUMENT, function, "'%s' has %lld values for %lld dimensions", name,
                          values == NULL ? 0LL : (long long)count, (long long)dims);
@@ -69,16 +69,19 @@ static AOTITorchError shape_of(const struct call *call, struct shape *s, const c
     TRY(parameter(call->padding, call->padding_count, dims, 0, s->padding, "padding", function));
     TRY(parameter(call->dilation, call->dilation_count, dims, 1, s->dilation, "dilation", function));
     if (call->transposed) {
-        TRY(parameter(call->output_padding, call->output_padding_count, dims, 0, extra, "output_padding", function));
+        TRY(parameter(call->output_padding, call->output_padding_count, dims, 0, extra, "output_padding",
+                      function));
     }
     s->samples = input->sizes[0];
     s->in_channels = input->sizes[1];
     int64_t given = call->transposed ? weight->sizes[0] : weight->sizes[1];
     int64_t other = call->transposed ? weight->sizes[1] : weight->sizes[0];
-    if (call->groups < 1 || s->in_channels % call->groups != 0 || (!call->transposed && other % call->groups != 0) ||
+    if (call->groups < 1 || s->in_channels % call->groups != 0 ||
+        (!call->transposed && other % call->groups != 0) ||
         given != (call->transposed ? s->in_channels : s->in_channels / call->groups) ||
         __builtin_mul_overflow(other, call->transposed ? call->groups : 1, &s->out_channels)) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "%lld input channels, a weight (%lld, %lld) and %lld groups",
+        return shim_fail(AOTI_INVALID_ARGUMENT, function,
+                         "%lld input channels, a weight (%lld, %lld) and %lld groups",
                          (long long)s->in_channels, (long long)weight->sizes[0], (long long)weight->sizes[1],
                          (long long)call->groups);
     }
@@ -86,12 +89,14 @@ static AOTITorchError shape_of(const struct call *call, struct shape *s, const c
         int64_t in = input->sizes[d - SPACE + dims + 2], kernel = weight->sizes[d - SPACE + dims + 2];
         /* With sizes and parameters below 2^31 nothing here overflows. */
         if (in > INT32_MAX || kernel > INT32_MAX || kernel < 1) {
-            return shim_fail(AOTI_INVALID_ARGUMENT, function, "a kernel of size %lld on an input of size %lld",
-                             (long long)kernel, (long long)in);
+            return shim_fail(AOTI_INVALID_ARGUMENT, function,
+                             "a kernel of size %lld on an input of size %lld", (long long)kernel,
+                             (long long)in);
         }
         int64_t reach;
         if (__builtin_mul_overflow(s->dilation[d], kernel - 1, &reach) || reach > INT32_MAX) {
-            return shim_fail(AOTI_INVALID_ARGUMENT, function, "a dilated kernel of size %lld", (long long)kernel);
+            return shim_fail(AOTI_INVALID_ARGUMENT, function, "a dilated kernel of size %lld",
+                             (long long)kernel);
         }
         s->in[d] = in;
         s->kernel[d] = kernel;
@@ -102,9 +107,10 @@ static AOTITorchError shape_of(const struct call *call, struct shape *s, const c
             s->out[d] = room < 0 ? 0 : room / s->stride[d] + 1;
         }
         if (s->out[d] < 1) {
-            return shim_fail(AOTI_INVALID_ARGUMENT, function,
-                             "a kernel of size %lld (dilated %lld) does not fit an input of size %lld, padding %lld",
-                             (long long)kernel, (long long)reach + 1, (long long)in, (long long)s->padding[d]);
+            return shim_fail(
+                AOTI_INVALID_ARGUMENT, function,
+                "a kernel of size %lld (dilated %lld) does not fit an input of size %lld, padding %lld",
+                (long long)kernel, (long long)reach + 1, (long long)in, (long long)s->padding[d]);
         }
     }
     return AOTI_OK;
@@ -115,9 +121,10 @@ static void fill_bias(int32_t type, const struct shape *s, const void *bias, voi
     for (int64_t i = 0; i < s->samples * s->out_channels; i++) {
         for (int64_t p = 0; p < space; p++) {
             if (type == DTYPE_FLOAT32) {
-                ((float *)out)[i * space + p] = bias ? ((const float *)bias)[i % s->out_channels] : 0;
+                ((float *)out)[i * space + p] = bias != NULL ? ((const float *)bias)[i % s->out_channels] : 0;
             } else {
-                ((double *)out)[i * space + p] = bias ? ((const double *)bias)[i % s->out_channels] : 0;
+                ((double *)out)[i * space + p] =
+                    bias != NULL ? ((const double *)bias)[i % s->out_channels] : 0;
             }
         }
     }
@@ -128,7 +135,8 @@ static AOTITorchError convolution(const struct call *call, AtenTensorHandle *ret
     static const char *const names[] = {"input", "weight", "bias"};
     for (int i = 0; i < (call->bias != NULL ? 3 : 2); i++) {
         if (!shim_is_tensor(operands[i]) || operands[i]->storage == NULL || !tensor_on_cpu(operands[i])) {
-            return shim_fail(AOTI_INVALID_ARGUMENT, function, "'%s' is not a CPU tensor of this host", names[i]);
+            return shim_fail(AOTI_INVALID_ARGUMENT, function, "'%s' is not a CPU tensor of this host",
+                             names[i]);
         }
         if (operands[i]->dtype != call->input->dtype) {
             return shim_fail(AOTI_INVALID_ARGUMENT, function, "'%s' is %s, the input is %s", names[i],
@@ -142,8 +150,8 @@ static AOTITorchError convolution(const struct call *call, AtenTensorHandle *ret
     struct shape s;
     TRY(shape_of(call, &s, function));
     if (call->bias != NULL && (call->bias->ndim != 1 || call->bias->sizes[0] != s.out_channels)) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "the bias is not one value for each of %lld channels",
-                         (long long)s.out_channels);
+        return shim_fail(AOTI_INVALID_ARGUMENT, function,
+                         "the bias is not one value for each of %lld channels", (long long)s.out_channels);
     }
     int64_t dims = call->input->ndim, sizes[5], strides[5], plain[5];
     sizes[0] = s.samples;
@@ -156,8 +164,8 @@ static AOTITorchError convolution(const struct call *call, AtenTensorHandle *ret
     memcpy(strides, plain, sizeof strides);
     /* As ATen: a weight packed for oneDNN makes the result lie with its channels innermost. */
     bool packed = call->weight->layout == aoti_torch_layout__mkldnn() && dims >= 4;
-    if (packed ||
-        ((channels_last(call->input) || channels_last(call->weight)) && (dims == 4 || type == DTYPE_FLOAT32))) {
+    if (packed || ((channels_last(call->input) || channels_last(call->weight)) &&
+                   (dims == 4 || type == DTYPE_FLOAT32))) {
         int64_t stride = s.out_channels > 1 ? s.out_channels : 1;
         strides[1] = 1;
         for (int64_t d = dims - 1; d >= 2; d--) {
@@ -168,7 +176,8 @@ static AOTITorchError convolution(const struct call *call, AtenTensorHandle *ret
     }
     void *in = NULL, *weight = NULL, *bias = NULL, *buffer = NULL;
     AtenTensorHandle out = NULL;
-    AOTITorchError code = tensor_empty(dims, sizes, strides, dtype, (struct device){DEVICE_CPU, -1}, &out, function);
+    AOTITorchError code =
+        tensor_empty(dims, sizes, strides, dtype, (struct device){DEVICE_CPU, -1}, &out, function);
     if (code == AOTI_OK) {
         code = tensor_to_buffer(call->input, type, &in, function);
     }
@@ -188,8 +197,8 @@ static AOTITorchError convolution(const struct call *call, AtenTensorHandle *ret
             code = combine(call->binary, call->alpha, type, buffer, dims, sizes, call->other, function);
         }
         if (code == AOTI_OK && call->attribute != NULL) {
-            code = pointwise(call->attribute, call->scalars, call->scalar_count, call->algorithm, type, buffer,
-                             out->numel, function);
+            code = pointwise(call->attribute, call->scalars, call->scalar_count, call->algorithm, type,
+                             buffer, out->numel, function);
         }
         strided_copy(dims, sizes, (struct strided){tensor_data(out), out->strides, dtype},
                      (struct strided){buffer, plain, type});
@@ -210,8 +219,9 @@ static AOTITorchError convolution(const struct call *call, AtenTensorHandle *ret
 
 /* A call with nothing fused to it; the rest is the caller's to fill in. */
 static struct call call_of(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias,
-                           const int64_t *stride, int64_t stride_count, const int64_t *padding, int64_t padding_count,
-                           const int64_t *dilation, int64_t dilation_count, int64_t groups) {
+                           const int64_t *stride, int64_t stride_count, const int64_t *padding,
+                           int64_t padding_count, const int64_t *dilation, int64_t dilation_count,
+                           int64_t groups) {
     return (struct call){
         .input = input,
         .weight = weight,
@@ -227,11 +237,12 @@ static struct call call_of(AtenTensorHandle input, AtenTensorHandle weight, Aten
     };
 }
 
-AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle *bias,
-                                          const int64_t *stride, int64_t stride_len_, const int64_t *padding,
-                                          int64_t padding_len_, const int64_t *dilation, int64_t dilation_len_,
-                                          int32_t transposed, const int64_t *output_padding,
-                                          int64_t output_padding_len_, int64_t groups, AtenTensorHandle *ret0) {
+AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, AtenTensorHandle weight,
+                                          AtenTensorHandle *bias, const int64_t *stride, int64_t stride_len_,
+                                          const int64_t *padding, int64_t padding_len_,
+                                          const int64_t *dilation, int64_t dilation_len_, int32_t transposed,
+                                          const int64_t *output_padding, int64_t output_padding_len_,
+                                          int64_t groups, AtenTensorHandle *ret0) {
     REQUIRE_DEFINED(input);
     REQUIRE_OUT(ret0);
     struct call call = call_of(input, weight, bias != NULL ? *bias : NULL, stride, stride_len_, padding,
@@ -243,14 +254,15 @@ AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, AtenTensorHand
 }
 
 AOTITorchError aoti_torch_convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias,
-                                      const int64_t *stride_ptr, int64_t stride_size, const int64_t *padding_ptr,
-                                      int64_t padding_size, const int64_t *dilation_ptr, int64_t dilation_size,
-                                      int transposed, const int64_t *output_padding_ptr,
-                                      int64_t output_padding_size, int64_t groups, AtenTensorHandle *ret) {
+                                      const int64_t *stride_ptr, int64_t stride_size,
+                                      const int64_t *padding_ptr, int64_t padding_size,
+                                      const int64_t *dilation_ptr, int64_t dilation_size, int transposed,
+                                      const int64_t *output_padding_ptr, int64_t output_padding_size,
+                                      int64_t groups, AtenTensorHandle *ret) {
     REQUIRE_DEFINED(input);
     REQUIRE_OUT(ret);
-    struct call call = call_of(input, weight, bias, stride_ptr, stride_size, padding_ptr, padding_size, dilation_ptr,
-                               dilation_size, groups);
+    struct call call = call_of(input, weight, bias, stride_ptr, stride_size, padding_ptr, padding_size,
+                               dilation_ptr, dilation_size, groups);
     call.transposed = transposed != 0;
     call.output_padding = output_padding_ptr;
     call.output_padding_count = output_padding_size;
@@ -259,14 +271,15 @@ AOTITorchError aoti_torch_convolution(AtenTensorHandle input, AtenTensorHandle w
 
 AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise(
     AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B, const int64_t *padding, int64_t padding_len_,
-    const int64_t *stride, int64_t stride_len_, const int64_t *dilation, int64_t dilation_len_, int64_t groups,
-    const char *attr, const double **scalars, int64_t scalars_len_, const char **algorithm, AtenTensorHandle *ret0) {
+    const int64_t *stride, int64_t stride_len_, const int64_t *dilation, int64_t dilation_len_,
+    int64_t groups, const char *attr, const double **scalars, int64_t scalars_len_, const char **algorithm,
+    AtenTensorHandle *ret0) {
     REQUIRE_DEFINED(X);
     REQUIRE_DEFINED(W);
     REQUIRE_OUT(attr);
     REQUIRE_OUT(ret0);
-    struct call call = call_of(X, W, B != NULL ? *B : NULL, stride, stride_len_, padding, padding_len_, dilation,
-                               dilation_len_, groups);
+    struct call call = call_of(X, W, B != NULL ? *B : NULL, stride, stride_len_, padding, padding_len_,
+                               dilation, dilation_len_, groups);
     call.attribute = attr;
     call.algorithm = algorithm;
     call.scalars = scalars;
@@ -275,16 +288,17 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise(
 }
 
 AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary(
-    AtenTensorHandle X, AtenTensorHandle other, AtenTensorHandle W, AtenTensorHandle *B, const int64_t *padding,
-    int64_t padding_len_, const int64_t *stride, int64_t stride_len_, const int64_t *dilation, int64_t dilation_len_,
-    int64_t groups, const char *binary_attr, double *alpha, const char **unary_attr, const double **unary_scalars,
-    int64_t unary_scalars_len_, const char **unary_algorithm, AtenTensorHandle *ret0) {
+    AtenTensorHandle X, AtenTensorHandle other, AtenTensorHandle W, AtenTensorHandle *B,
+    const int64_t *padding, int64_t padding_len_, const int64_t *stride, int64_t stride_len_,
+    const int64_t *dilation, int64_t dilation_len_, int64_t groups, const char *binary_attr, double *alpha,
+    const char **unary_attr, const double **unary_scalars, int64_t unary_scalars_len_,
+    const char **unary_algorithm, AtenTensorHandle *ret0) {
     REQUIRE_DEFINED(X);
     REQUIRE_DEFINED(W);
     REQUIRE_OUT(binary_attr);
     REQUIRE_OUT(ret0);
-    struct call call = call_of(X, W, B != NULL ? *B : NULL, stride, stride_len_, padding, padding_len_, dilation,
-                               dilation_len_, groups);
+    struct call call = call_of(X, W, B != NULL ? *B : NULL, stride, stride_len_, padding, padding_len_,
+                               dilation, dilation_len_, groups);
     call.binary = binary_attr;
     call.other = other;
     call.alpha = alpha != NULL ? *alpha : 1;
@@ -297,16 +311,17 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary(
 
 /* The same, written over `other`, which is returned. */
 AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary_(
-    AtenTensorHandle other, AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B, const int64_t *padding,
-    int64_t padding_len_, const int64_t *stride, int64_t stride_len_, const int64_t *dilation, int64_t dilation_len_,
-    int64_t groups, const char *binary_attr, double *alpha, const char **unary_attr, const double **unary_scalars,
-    int64_t unary_scalars_len_, const char **unary_algorithm, AtenTensorHandle *ret0) {
+    AtenTensorHandle other, AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B,
+    const int64_t *padding, int64_t padding_len_, const int64_t *stride, int64_t stride_len_,
+    const int64_t *dilation, int64_t dilation_len_, int64_t groups, const char *binary_attr, double *alpha,
+    const char **unary_attr, const double **unary_scalars, int64_t unary_scalars_len_,
+    const char **unary_algorithm, AtenTensorHandle *ret0) {
     AtenTensorHandle result;
     REQUIRE_DEFINED(other);
     REQUIRE_OUT(ret0);
     TRY(aoti_torch_cpu_mkldnn__convolution_pointwise_binary(
-        X, other, W, B, padding, padding_len_, stride, stride_len_, dilation, dilation_len_, groups, binary_attr,
-        alpha, unary_attr, unary_scalars, unary_scalars_len_, unary_algorithm, &result));
+        X, other, W, B, padding, padding_len_, stride, stride_len_, dilation, dilation_len_, groups,
+        binary_attr, alpha, unary_attr, unary_scalars, unary_scalars_len_, unary_algorithm, &result));
     AOTITorchError code = same_sizes(other, result)
                               ? tensor_copy(other, result, __func__)
                               : FAIL(AOTI_INVALID_ARGUMENT, "'other' does not have the sizes of the result");

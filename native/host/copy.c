@@ -105,10 +105,13 @@ static AOTITorchError copy_devices(AtenTensorHandle self, AtenTensorHandle src, 
                                    const char *function) {
     bool to_cpu = tensor_on_cpu(self), from_cpu = tensor_on_cpu(src);
     struct device device = to_cpu ? src->storage->device : self->storage->device;
-    bool one_device = to_cpu || from_cpu ||
-                      (src->storage->device.type == device.type && src->storage->device.index == device.index);
+    bool one_device =
+        to_cpu || from_cpu ||
+        (src->storage->device.type == device.type && src->storage->device.index == device.index);
     if (same_layout(self, src) && one_device) {
-        int kind = to_cpu ? AOTI_COPY_DEVICE_TO_HOST : from_cpu ? AOTI_COPY_HOST_TO_DEVICE : AOTI_COPY_ON_DEVICE;
+        int kind = to_cpu     ? AOTI_COPY_DEVICE_TO_HOST
+                   : from_cpu ? AOTI_COPY_HOST_TO_DEVICE
+                              : AOTI_COPY_ON_DEVICE;
         return device_copy(device, tensor_data(self), tensor_data(src), extent(self), kind);
     }
     /* Anything else goes through the host: no kernels here. Elements of the target that lie between its own
@@ -172,8 +175,8 @@ AOTITorchError tensor_copy(AtenTensorHandle self, AtenTensorHandle src, const ch
 AOTITorchError tensor_to_buffer(AtenTensorHandle tensor, int32_t dtype, void **buffer, const char *function) {
     *buffer = NULL;
     if (!convert_supported(dtype, tensor->dtype)) {
-        return shim_fail(AOTI_NOT_SUPPORTED, function, "no conversion from %s to %s", dtype_text(tensor->dtype),
-                         dtype_text(dtype));
+        return shim_fail(AOTI_NOT_SUPPORTED, function, "no conversion from %s to %s",
+                         dtype_text(tensor->dtype), dtype_text(dtype));
     }
     int64_t strides[MAX_DIMS];
     size_t bytes;
@@ -234,7 +237,8 @@ AOTITorchError aoti_torch_clone_preserve_strides(AtenTensorHandle self, AtenTens
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(ret);
     AtenTensorHandle clone;
-    TRY(tensor_empty(self->ndim, self->sizes, self->strides, self->dtype, self->storage->device, &clone, __func__));
+    TRY(tensor_empty(self->ndim, self->sizes, self->strides, self->dtype, self->storage->device, &clone,
+                     __func__));
     /* The bytes between the elements too: overlapping elements and gaps come out as they are. */
     AOTITorchError code = AOTI_OK;
     if (self->numel != 0 && tensor_on_cpu(self)) {

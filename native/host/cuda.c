@@ -39,7 +39,8 @@ static int set_device(void *context, int32_t index) {
 
 static int allocate(void *context, size_t bytes, void *stream, void **pointer) {
     (void)context;
-    int error = cuda.allocate_async != NULL ? cuda.allocate_async(pointer, bytes, stream) : cuda.allocate(pointer, bytes);
+    int error = cuda.allocate_async != NULL ? cuda.allocate_async(pointer, bytes, stream)
+                                            : cuda.allocate(pointer, bytes);
     if (error != 0 && error != CUDA_ERROR_MEMORY_ALLOCATION && cuda.allocate_async != NULL) {
         /* Not every device has memory pools. */
         cuda.clear_error();
@@ -129,8 +130,8 @@ int32_t aoti_shim_load_cuda(const char *libcudart_path) {
         void *symbol = dlsym(library, functions[i].name);
         if (symbol == NULL && !functions[i].optional) {
             dlclose(library);
-            return FAIL(AOTI_NOT_FOUND, "%s has no %s", libcudart_path ? libcudart_path : "the process",
-                        functions[i].name);
+            return FAIL(AOTI_NOT_FOUND, "%s has no %s",
+                        libcudart_path != NULL ? libcudart_path : "the process", functions[i].name);
         }
         memcpy(functions[i].slot, &symbol, sizeof symbol);
     }

@@ -32,8 +32,8 @@ int32_t aoti_shim_has_device(int32_t device_type) {
 
 static AOTITorchError table_of(int32_t type, const struct aoti_device_ops **ops, const char *function) {
     if (type <= 0 || type >= DEVICE_TYPES || !atomic_load_explicit(&registered[type], memory_order_acquire)) {
-        return shim_fail(AOTI_NOT_SUPPORTED, function, "device type %d is not registered with this host%s", (int)type,
-                         type == DEVICE_CUDA ? " (aoti_shim_load_cuda does it)" : "");
+        return shim_fail(AOTI_NOT_SUPPORTED, function, "device type %d is not registered with this host%s",
+                         (int)type, type == DEVICE_CUDA ? " (aoti_shim_load_cuda does it)" : "");
     }
     *ops = &tables[type];
     return AOTI_OK;
@@ -42,8 +42,8 @@ static AOTITorchError table_of(int32_t type, const struct aoti_device_ops **ops,
 static AOTITorchError device_failed(const struct aoti_device_ops *ops, int error, const char *action,
                                     AOTITorchError code, const char *function) {
     const char *text = ops->error_text != NULL ? ops->error_text(ops->context, error) : NULL;
-    return shim_fail(code, function, "%s failed with device error %d%s%s", action, error, text ? ": " : "",
-                     text ? text : "");
+    return shim_fail(code, function, "%s failed with device error %d%s%s", action, error,
+                     text != NULL ? ": " : "", text != NULL ? text : "");
 }
 
 AOTITorchError device_get_current(int32_t type, int32_t *index) {
@@ -53,7 +53,8 @@ AOTITorchError device_get_current(int32_t type, int32_t *index) {
     if (error != 0) {
         return device_failed(ops, error, "asking for the current device", AOTI_ACCESS_FAILED, __func__);
     }
-    REQUIRE(*index >= 0 && *index < DEVICE_INDEXES, AOTI_INTERNAL, "current device %d is out of range", (int)*index);
+    REQUIRE(*index >= 0 && *index < DEVICE_INDEXES, AOTI_INTERNAL, "current device %d is out of range",
+            (int)*index);
     return AOTI_OK;
 }
 
@@ -61,7 +62,8 @@ AOTITorchError device_set_current(int32_t type, int32_t index) {
     const struct aoti_device_ops *ops = NULL;
     TRY(table_of(type, &ops, __func__));
     int error = ops->set_device(ops->context, index);
-    return error == 0 ? AOTI_OK : device_failed(ops, error, "setting the device", AOTI_INVALID_ARGUMENT, __func__);
+    return error == 0 ? AOTI_OK
+                      : device_failed(ops, error, "setting the device", AOTI_INVALID_ARGUMENT, __func__);
 }
 
 AOTITorchError device_resolve(int32_t type, int32_t index, struct device *device, const char *function) {
@@ -103,9 +105,10 @@ AOTITorchError device_allocate(struct device device, size_t bytes, void **pointe
     int error = ops->allocate(ops->context, bytes, *stream, pointer);
     leave(ops, device, before);
     if (error != 0) {
-        return shim_fail(AOTI_MEMORY_ALLOCATION_FAILED, __func__, "no device memory for %zu bytes (device error %d%s%s)",
-                         bytes, error, ops->error_text ? ": " : "",
-                         ops->error_text ? ops->error_text(ops->context, error) : "");
+        return shim_fail(AOTI_MEMORY_ALLOCATION_FAILED, __func__,
+                         "no device memory for %zu bytes (device error %d%s%s)", bytes, error,
+                         ops->error_text != NULL ? ": " : "",
+                         ops->error_text != NULL ? ops->error_text(ops->context, error) : "");
     }
     return AOTI_OK;
 }
@@ -177,7 +180,8 @@ AOTITorchError device_synchronize(struct device device) {
     TRY(enter(device, &ops, &before));
     int error = ops->synchronize(ops->context, stream_get(device.index));
     leave(ops, device, before);
-    return error == 0 ? AOTI_OK : device_failed(ops, error, "waiting for a stream", AOTI_ACCESS_FAILED, __func__);
+    return error == 0 ? AOTI_OK
+                      : device_failed(ops, error, "waiting for a stream", AOTI_ACCESS_FAILED, __func__);
 }
 
 int32_t aoti_shim_synchronize(int32_t device_type, int32_t device_index) {

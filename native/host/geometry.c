@@ -1,4 +1,4 @@
-/* Sizes, strides and offsets: checks against negative values and overflow, and the layouts derived from them. */
+/* Sizes, strides and offsets: checks against negative values and overflow, and the layouts that follow. */
 #include "internal.h"
 
 void contiguous_strides(int64_t ndim, const int64_t *sizes, int64_t *strides) {
@@ -10,20 +10,22 @@ void contiguous_strides(int64_t ndim, const int64_t *sizes, int64_t *strides) {
 }
 
 AOTITorchError geometry_check(int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,
-                              int32_t dtype, int64_t *buffer, struct geometry *geometry, const char *function) {
+                              int32_t dtype, int64_t *buffer, struct geometry *geometry,
+                              const char *function) {
     int64_t itemsize = (int64_t)dtype_itemsize(dtype);
     if (itemsize == 0) {
         return shim_fail(AOTI_NOT_SUPPORTED, function, "element type code %d is not known", (int)dtype);
     }
     if (ndim < 0 || ndim > MAX_DIMS) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "%lld dimensions are outside 0 to %d", (long long)ndim,
-                         MAX_DIMS);
+        return shim_fail(AOTI_INVALID_ARGUMENT, function, "%lld dimensions are outside 0 to %d",
+                         (long long)ndim, MAX_DIMS);
     }
     if (ndim > 0 && sizes == NULL) {
         return shim_fail(AOTI_INVALID_ARGUMENT, function, "no sizes for %lld dimensions", (long long)ndim);
     }
     if (offset < 0) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "storage offset %lld is negative", (long long)offset);
+        return shim_fail(AOTI_INVALID_ARGUMENT, function, "storage offset %lld is negative",
+                         (long long)offset);
     }
     /* The product of max(size, 1) bounds every contiguous stride, also next to a size of 0. */
     int64_t product = 1;
@@ -55,7 +57,8 @@ AOTITorchError geometry_check(int64_t ndim, const int64_t *sizes, const int64_t 
         }
     }
     int64_t nbytes = 0;
-    if (!empty && (__builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, itemsize, &nbytes))) {
+    if (!empty &&
+        (__builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, itemsize, &nbytes))) {
         return shim_fail(AOTI_INVALID_ARGUMENT, function, "the size in bytes overflows");
     }
     if (empty && __builtin_mul_overflow(offset, itemsize, &last)) {
@@ -168,8 +171,8 @@ bool same_sizes(const struct AtenTensorOpaque *a, const struct AtenTensorOpaque 
 AOTITorchError wrap_dim(int64_t dim, int64_t ndim, int64_t *wrapped, const char *function) {
     int64_t bound = ndim == 0 ? 1 : ndim;
     if (dim < -bound || dim >= bound) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "dimension %lld is outside [%lld, %lld]", (long long)dim,
-                         (long long)-bound, (long long)(bound - 1));
+        return shim_fail(AOTI_INVALID_ARGUMENT, function, "dimension %lld is outside [%lld, %lld]",
+                         (long long)dim, (long long)-bound, (long long)(bound - 1));
     }
     *wrapped = dim < 0 ? dim + bound : dim;
     return AOTI_OK;

@@ -20,9 +20,10 @@ void aoti_shim_set_warning_handler(aoti_warning_handler handler) { atomic_store(
 static void say(const char *function, const char *file, uint32_t line, const char *text) {
     aoti_warning_handler handler = atomic_load(&warning_handler);
     if (handler != NULL) {
-        handler(function ? function : "", file ? file : "", line, text ? text : "");
+        handler(function != NULL ? function : "", file != NULL ? file : "", line, text != NULL ? text : "");
     } else {
-        fprintf(stderr, "[aoti] %s:%u: %s\n", file ? file : "?", (unsigned)line, text ? text : "");
+        fprintf(stderr, "[aoti] %s:%u: %s\n", file != NULL ? file : "?", (unsigned)line,
+                text != NULL ? text : "");
     }
 }
 
@@ -79,8 +80,8 @@ static void throw_from(void *caller, const char *text) {
 void aoti_torch_check(bool cond, const char *func, const char *file, uint32_t line, const char *msg) {
     if (__builtin_expect(!cond, 0)) {
         const char *text;
-        shim_set_error(AOTI_INVALID_ARGUMENT, func ? func : "aoti_torch_check", "%s (%s:%u)",
-                       msg ? msg : "check failed", file ? file : "?", (unsigned)line);
+        shim_set_error(AOTI_INVALID_ARGUMENT, func != NULL ? func : "aoti_torch_check", "%s (%s:%u)",
+                       msg != NULL ? msg : "check failed", file != NULL ? file : "?", (unsigned)line);
         aoti_shim_last_error(&text);
         throw_from(__builtin_return_address(0), text);
     }
@@ -92,8 +93,9 @@ static struct {
     char nothing;
 } no_profile;
 
-AOTITorchError aoti_record_function_start(const char *name, IValueMapHandle kwargs, const C10IValueHandle *inputs,
-                                          const uint64_t n_inputs, AtenRecordFunctionHandle *guard) {
+AOTITorchError aoti_record_function_start(const char *name, IValueMapHandle kwargs,
+                                          const C10IValueHandle *inputs, const uint64_t n_inputs,
+                                          AtenRecordFunctionHandle *guard) {
     (void)name;
     (void)kwargs;
     (void)inputs;
@@ -147,12 +149,13 @@ AOTITorchError aoti_torch_delete_c10_value_object(C10IValueHandle handle) {
 void aoti_torch_print_tensor_handle(AtenTensorHandle self, const char *msg) {
     char text[256];
     if (!shim_is_tensor(self)) {
-        snprintf(text, sizeof text, "%s: %s", msg ? msg : "tensor", shim_not_a_tensor(self));
+        snprintf(text, sizeof text, "%s: %s", msg != NULL ? msg : "tensor", shim_not_a_tensor(self));
     } else {
-        int used = snprintf(text, sizeof text, "%.100s: %s [", msg ? msg : "tensor",
-                            self->storage ? dtype_text(self->dtype) : "undefined");
+        int used = snprintf(text, sizeof text, "%.100s: %s [", msg != NULL ? msg : "tensor",
+                            self->storage != NULL ? dtype_text(self->dtype) : "undefined");
         for (int64_t d = 0; d < self->ndim && used > 0 && (size_t)used < sizeof text - 32; d++) {
-            used += snprintf(text + used, sizeof text - (size_t)used, d ? ", %" PRId64 : "%" PRId64, self->sizes[d]);
+            used += snprintf(text + used, sizeof text - (size_t)used, d ? ", %" PRId64 : "%" PRId64,
+                             self->sizes[d]);
         }
         if (used > 0 && (size_t)used < sizeof text - 2) {
             snprintf(text + used, sizeof text - (size_t)used, "]");
@@ -175,7 +178,7 @@ static AOTITorchError check_inf_and_nan(const char *name, AtenTensorHandle tenso
     free(buffer);
     if (bad != 0) {
         return shim_fail(AOTI_INVALID_STATE, function, "%s has %lld infinite or NaN elements of %lld",
-                         name ? name : "a tensor", (long long)bad, (long long)tensor->numel);
+                         name != NULL ? name : "a tensor", (long long)bad, (long long)tensor->numel);
     }
     return AOTI_OK;
 }

@@ -13,35 +13,36 @@
 /* --- errors (error.c) ---------------------------------------------------------------------------------- */
 
 /* Stores the message for this thread. */
-__attribute__((format(printf, 3, 4))) void shim_set_error(int32_t code, const char *function, const char *format,
-                                                          ...);
+__attribute__((format(printf, 3, 4))) void shim_set_error(int32_t code, const char *function,
+                                                          const char *format, ...);
 /* The same, and is `code`: where that is a constant, the compiler sees that it isn't 0. */
 #define shim_fail(code, ...) (shim_set_error((code), __VA_ARGS__), (AOTITorchError)(code))
 #define FAIL(code, ...) shim_fail((code), __func__, __VA_ARGS__)
-#define REQUIRE(condition, code, ...)     \
-    do {                                  \
-        if (!(condition)) {               \
+#define REQUIRE(condition, code, ...)       \
+    do {                                    \
+        if (!(condition)) {                 \
             return FAIL(code, __VA_ARGS__); \
-        }                                 \
+        }                                   \
     } while (0)
-#define REQUIRE_OUT(pointer) REQUIRE((pointer) != NULL, AOTI_INVALID_ARGUMENT, "'%s' is a null pointer", #pointer)
-#define REQUIRE_TENSOR(handle)                                                                        \
-    do {                                                                                              \
-        if (!shim_is_tensor(handle)) {                                                                \
-            return FAIL(AOTI_INVALID_ARGUMENT, "'%s' is %s", #handle, shim_not_a_tensor(handle));     \
-        }                                                                                             \
+#define REQUIRE_OUT(pointer) \
+    REQUIRE((pointer) != NULL, AOTI_INVALID_ARGUMENT, "'%s' is a null pointer", #pointer)
+#define REQUIRE_TENSOR(handle)                                                                    \
+    do {                                                                                          \
+        if (!shim_is_tensor(handle)) {                                                            \
+            return FAIL(AOTI_INVALID_ARGUMENT, "'%s' is %s", #handle, shim_not_a_tensor(handle)); \
+        }                                                                                         \
     } while (0)
-#define REQUIRE_DEFINED(handle)                                                                       \
-    do {                                                                                              \
-        REQUIRE_TENSOR(handle);                                                                       \
+#define REQUIRE_DEFINED(handle)                                                                            \
+    do {                                                                                                   \
+        REQUIRE_TENSOR(handle);                                                                            \
         REQUIRE((handle)->storage != NULL, AOTI_INVALID_ARGUMENT, "'%s' is an undefined tensor", #handle); \
     } while (0)
-#define TRY(expression)                       \
-    do {                                      \
+#define TRY(expression)                         \
+    do {                                        \
         AOTITorchError try_code = (expression); \
-        if (try_code != AOTI_OK) {            \
-            return try_code;                  \
-        }                                     \
+        if (try_code != AOTI_OK) {              \
+            return try_code;                    \
+        }                                       \
     } while (0)
 
 /* --- element types (dtype.c) --------------------------------------------------------------------------- */
@@ -120,7 +121,8 @@ struct storage {
 
 AOTITorchError storage_new_owned(size_t nbytes, struct device device, struct storage **storage);
 AOTITorchError storage_new_pinned(size_t nbytes, struct storage **storage);
-AOTITorchError storage_new_borrowed(void *data, size_t nbytes, struct device device, struct storage **storage);
+AOTITorchError storage_new_borrowed(void *data, size_t nbytes, struct device device,
+                                    struct storage **storage);
 void storage_retain(struct storage *storage);
 void storage_release(struct storage *storage);
 extern _Atomic int64_t live_tensors;
@@ -168,7 +170,8 @@ struct geometry {
 };
 /* `strides` NULL means contiguous; `buffer` (MAX_DIMS) then holds them. */
 AOTITorchError geometry_check(int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,
-                              int32_t dtype, int64_t *buffer, struct geometry *geometry, const char *function);
+                              int32_t dtype, int64_t *buffer, struct geometry *geometry,
+                              const char *function);
 void contiguous_strides(int64_t ndim, const int64_t *sizes, int64_t *strides);
 /* The strides that clone gives: the same if they are dense, else dense in the same order of dimensions. */
 void preserved_strides(const struct AtenTensorOpaque *tensor, int64_t *strides);

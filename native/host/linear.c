@@ -11,16 +11,17 @@ struct activation {
 };
 
 /* `other` is combined with the result by `binary`, or NULL; then comes the activation. */
-static AOTITorchError linear(AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B, AtenTensorHandle other,
-                             const char *binary, struct activation after, AtenTensorHandle *ret0,
-                             const char *function) {
+static AOTITorchError linear(AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B,
+                             AtenTensorHandle other, const char *binary, struct activation after,
+                             AtenTensorHandle *ret0, const char *function) {
     AtenTensorHandle bias = B != NULL ? *B : NULL;
     int32_t dtype = X->dtype, type = accumulator_of(dtype);
     if (type != DTYPE_FLOAT32 && type != DTYPE_FLOAT64) {
         return shim_fail(AOTI_NOT_SUPPORTED, function, "no linear layer of %s", dtype_text(dtype));
     }
     if (!tensor_on_cpu(X) || !tensor_on_cpu(W) || W->dtype != dtype) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "the weight is no %s tensor on the CPU", dtype_text(dtype));
+        return shim_fail(AOTI_INVALID_ARGUMENT, function, "the weight is no %s tensor on the CPU",
+                         dtype_text(dtype));
     }
     if (X->ndim < 1 || W->ndim != 2 || X->sizes[X->ndim - 1] != W->sizes[1]) {
         return shim_fail(AOTI_INVALID_ARGUMENT, function, "a %lld-d input and a %lld-d weight don't fit",
@@ -36,8 +37,9 @@ static AOTITorchError linear(AtenTensorHandle X, AtenTensorHandle W, AtenTensorH
             return shim_fail(AOTI_INVALID_ARGUMENT, function, "'B' is not a tensor of this host");
         }
         if (!tensor_on_cpu(bias) || bias->dtype != dtype || bias->ndim != 1 || bias->sizes[0] != outputs) {
-            return shim_fail(AOTI_INVALID_ARGUMENT, function, "the bias is not one %s for each of %lld outputs",
-                             dtype_text(dtype), (long long)outputs);
+            return shim_fail(AOTI_INVALID_ARGUMENT, function,
+                             "the bias is not one %s for each of %lld outputs", dtype_text(dtype),
+                             (long long)outputs);
         }
     }
     const struct device cpu = {DEVICE_CPU, -1};
@@ -48,8 +50,9 @@ static AOTITorchError linear(AtenTensorHandle X, AtenTensorHandle W, AtenTensorH
     code = code != AOTI_OK ? code : tensor_to_buffer(X, type, &x, function);
     code = code != AOTI_OK ? code : tensor_to_buffer(W, type, &weight, function);
     if (code == AOTI_OK && result->numel != 0) {
-        code = gemm(type, rows, outputs, inputs, 1, (struct matrix){x, inputs, 1}, (struct matrix){weight, 1, inputs},
-                    bias != NULL, (struct matrix){tensor_data(result), outputs, 1}, function);
+        code = gemm(type, rows, outputs, inputs, 1, (struct matrix){x, inputs, 1},
+                    (struct matrix){weight, 1, inputs}, bias != NULL,
+                    (struct matrix){tensor_data(result), outputs, 1}, function);
     }
     if (code == AOTI_OK && binary != NULL) {
         code = combine(binary, 1, type, result->storage->data, X->ndim, sizes, other, function);
@@ -78,8 +81,9 @@ static AOTITorchError linear(AtenTensorHandle X, AtenTensorHandle W, AtenTensorH
 }
 
 AOTITorchError aoti_torch_cpu__linear_pointwise(AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B,
-                                                const char *attr, const double **scalars, int64_t scalars_len_,
-                                                const char **algorithm, AtenTensorHandle *ret0) {
+                                                const char *attr, const double **scalars,
+                                                int64_t scalars_len_, const char **algorithm,
+                                                AtenTensorHandle *ret0) {
     REQUIRE_DEFINED(X);
     REQUIRE_DEFINED(W);
     REQUIRE_OUT(ret0);
@@ -87,9 +91,9 @@ AOTITorchError aoti_torch_cpu__linear_pointwise(AtenTensorHandle X, AtenTensorHa
     return linear(X, W, B, NULL, NULL, after, ret0, __func__);
 }
 
-AOTITorchError aoti_torch_cpu__linear_pointwise_binary(AtenTensorHandle X, AtenTensorHandle other, AtenTensorHandle W,
-                                                       AtenTensorHandle *B, const char *attr,
-                                                       AtenTensorHandle *ret0) {
+AOTITorchError aoti_torch_cpu__linear_pointwise_binary(AtenTensorHandle X, AtenTensorHandle other,
+                                                       AtenTensorHandle W, AtenTensorHandle *B,
+                                                       const char *attr, AtenTensorHandle *ret0) {
     REQUIRE_DEFINED(X);
     REQUIRE_DEFINED(W);
     REQUIRE_OUT(attr);

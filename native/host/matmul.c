@@ -36,7 +36,8 @@ static AOTITorchError operand_of(AtenTensorHandle tensor, int32_t accumulator, s
     int64_t row = tensor->strides[tensor->ndim - 2], column = tensor->strides[tensor->ndim - 1];
     bool readable = (column == 1 || columns == 1) || (row == 1 || rows == 1);
     if (tensor->dtype == accumulator && readable) {
-        *operand = (struct operand){tensor_data(tensor), tensor->ndim == 3 ? tensor->strides[0] : 0, row, column, NULL};
+        *operand = (struct operand){tensor_data(tensor), tensor->ndim == 3 ? tensor->strides[0] : 0, row,
+                                    column, NULL};
         return AOTI_OK;
     }
     TRY(tensor_to_buffer(tensor, accumulator, &operand->copy, function));
@@ -66,10 +67,11 @@ static AOTITorchError multiply(AtenTensorHandle out, AtenTensorHandle self, Aten
     int64_t m = out->sizes[ndim - 2], n = out->sizes[ndim - 1], k = left->sizes[ndim - 1];
     if (left->sizes[ndim - 2] != m || right->sizes[ndim - 2] != k || right->sizes[ndim - 1] != n ||
         (ndim == 3 && (left->sizes[0] != batches || right->sizes[0] != batches))) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function,
-                         "the sizes (%lld, %lld) and (%lld, %lld) don't make (%lld, %lld), or the batches differ",
-                         (long long)left->sizes[ndim - 2], (long long)k, (long long)right->sizes[ndim - 2],
-                         (long long)right->sizes[ndim - 1], (long long)m, (long long)n);
+        return shim_fail(
+            AOTI_INVALID_ARGUMENT, function,
+            "the sizes (%lld, %lld) and (%lld, %lld) don't make (%lld, %lld), or the batches differ",
+            (long long)left->sizes[ndim - 2], (long long)k, (long long)right->sizes[ndim - 2],
+            (long long)right->sizes[ndim - 1], (long long)m, (long long)n);
     }
     if (self == NULL) {
         beta = 0;
@@ -79,10 +81,11 @@ static AOTITorchError multiply(AtenTensorHandle out, AtenTensorHandle self, Aten
     if (out->numel == 0) {
         return AOTI_OK;
     }
-    /* In place where the output has the accumulator's type, else in a buffer that is rounded once at the end. */
+    /* In place where the output has the accumulator's type, else in a buffer, rounded once at the end. */
     void *buffer = NULL;
-    struct operand a = {0}, b = {0}, c = {tensor_data(out), ndim == 3 ? out->strides[0] : 0, out->strides[ndim - 2],
-                                          out->strides[ndim - 1], NULL};
+    struct operand a = {0}, b = {0},
+                   c = {tensor_data(out), ndim == 3 ? out->strides[0] : 0, out->strides[ndim - 2],
+                        out->strides[ndim - 1], NULL};
     int64_t strides[MAX_DIMS];
     const int64_t *c_strides = out->strides;
     AOTITorchError code = AOTI_OK;
@@ -115,7 +118,8 @@ static AOTITorchError multiply(AtenTensorHandle out, AtenTensorHandle self, Aten
     }
     int64_t itemsize = (int64_t)dtype_itemsize(accumulator);
     for (int64_t i = 0; i < batches && code == AOTI_OK; i++) {
-        code = product(accumulator, m, n, k, alpha, (struct matrix){a.data + i * a.batch * itemsize, a.row, a.column},
+        code = product(accumulator, m, n, k, alpha,
+                       (struct matrix){a.data + i * a.batch * itemsize, a.row, a.column},
                        (struct matrix){b.data + i * b.batch * itemsize, b.row, b.column}, beta,
                        (struct matrix){c.data + i * c.batch * itemsize, c.row, c.column}, function);
     }
@@ -159,8 +163,9 @@ AOTITorchError aoti_torch_bmm_out(AtenTensorHandle out, AtenTensorHandle self, A
     return multiply(out, NULL, self, mat2, 3, 0, 1, __func__);
 }
 
-AOTITorchError aoti_torch_cpu_baddbmm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle batch1,
-                                          AtenTensorHandle batch2, double beta, double alpha) {
+AOTITorchError aoti_torch_cpu_baddbmm_out(AtenTensorHandle out, AtenTensorHandle self,
+                                          AtenTensorHandle batch1, AtenTensorHandle batch2, double beta,
+                                          double alpha) {
     REQUIRE_ADDEND();
     return multiply(out, self, batch1, batch2, 3, beta, alpha, __func__);
 }

@@ -1,12 +1,12 @@
 /* Weights that PyTorch packed for oneDNN when it froze a model: laid out in blocks, described by a copy of
- * oneDNN's memory descriptor (version 3). They are put back into rows as the plugin creates them. A descriptor
- * that differs in anything from what is known here is refused. */
+ * oneDNN's memory descriptor (version 3). They are put back into rows as the plugin creates them. A
+ * descriptor that differs in anything from what is known here is refused. */
 #include <string.h>
 
 #include "internal.h"
 
-/* struct dnnl_memory_desc of oneDNN 3, as it lies in memory on 64-bit machines: 768 bytes, then 4 of PyTorch's
- * for the number of groups, which the dimensions tell too. */
+/* struct dnnl_memory_desc of oneDNN 3, as it lies in memory on 64-bit machines: 768 bytes, then 4 of
+ * PyTorch's for the number of groups, which the dimensions tell too. */
 enum { DNNL_DIMS = 12, DNNL_BLOCKED = 2, DESCRIPTOR_SIZE = 772 };
 struct descriptor {
     int32_t kind; /* 1 */
@@ -37,7 +37,7 @@ static int32_t data_type_of(int32_t dtype) {
     }
 }
 
-/* Whether the descriptor is one of ours, and of these sizes; a grouped convolution's has the groups in front. */
+/* Whether the descriptor is one of ours, and of these sizes; a grouped convolution's has its groups first. */
 static bool understood(const struct descriptor *d, int64_t ndim, const int64_t *sizes, int32_t dtype) {
     bool grouped = ndim >= 1 && d->ndims == ndim + 1;
     if (d->kind != 1 || (d->ndims != ndim && !grouped) || d->ndims < 1 || d->ndims > DNNL_DIMS ||
@@ -58,7 +58,8 @@ static bool understood(const struct descriptor *d, int64_t ndim, const int64_t *
     }
     for (int i = 0; i < d->ndims; i++) {
         if (d->dims[i] < 1 || d->padded_dims[i] < d->dims[i] || d->padded_dims[i] % inner[i] != 0 ||
-            d->padded_offsets[i] != 0 || d->strides[i] < 0 || __builtin_mul_overflow(product, d->dims[i], &product)) {
+            d->padded_offsets[i] != 0 || d->strides[i] < 0 ||
+            __builtin_mul_overflow(product, d->dims[i], &product)) {
             return false;
         }
     }
@@ -95,9 +96,10 @@ AOTITorchError tensor_from_packed(const void *data, int64_t ndim, const int64_t 
                                   const char *function) {
     struct descriptor d;
     if (metadata == NULL || metadata_size != DESCRIPTOR_SIZE) {
-        return shim_fail(AOTI_NOT_SUPPORTED, function,
-                         "weights packed for oneDNN, with a descriptor of %lld bytes instead of %d (PyTorch can host it)",
-                         (long long)(metadata ? metadata_size : 0), DESCRIPTOR_SIZE);
+        return shim_fail(
+            AOTI_NOT_SUPPORTED, function,
+            "weights packed for oneDNN, with a descriptor of %lld bytes instead of %d (PyTorch can host it)",
+            (long long)(metadata != NULL ? metadata_size : 0), DESCRIPTOR_SIZE);
     }
     memcpy(&d, metadata, sizeof d);
     if (data == NULL || (ndim > 0 && sizes == NULL) || !understood(&d, ndim, sizes, dtype)) {

@@ -4,7 +4,19 @@
 #include <math.h>
 #include <string.h>
 
-enum activation { NONE, RELU, SIGMOID, TANH, SWISH, HARDSWISH, HARDSIGMOID, GELU, GELU_TANH, LEAKY_RELU, HARDTANH };
+enum activation {
+    NONE,
+    RELU,
+    SIGMOID,
+    TANH,
+    SWISH,
+    HARDSWISH,
+    HARDSIGMOID,
+    GELU,
+    GELU_TANH,
+    LEAKY_RELU,
+    HARDTANH
+};
 
 /* x + 3, held between 0 and 6. NaN stays NaN, which fmin and fmax would lose. */
 static double ramp(double x) { return x < -3 ? 0 : x > 3 ? 6 : x + 3; }
@@ -26,15 +38,22 @@ static double activate(enum activation activation, double x, double a, double b)
 }
 
 AOTITorchError pointwise(const char *attribute, const double **scalars, int64_t scalar_count,
-                         const char **algorithm, int32_t type, void *values, int64_t count, const char *function) {
+                         const char **algorithm, int32_t type, void *values, int64_t count,
+                         const char *function) {
     static const struct {
         const char *name;
         enum activation activation;
         int scalars;
     } known[] = {
-        {"none", NONE, 0},           {"relu", RELU, 0},   {"sigmoid", SIGMOID, 0},
-        {"tanh", TANH, 0},           {"swish", SWISH, 0}, {"hardswish", HARDSWISH, 0},
-        {"hardsigmoid", HARDSIGMOID, 0}, {"gelu", GELU, 0},   {"leaky_relu", LEAKY_RELU, 1},
+        {"none", NONE, 0},
+        {"relu", RELU, 0},
+        {"sigmoid", SIGMOID, 0},
+        {"tanh", TANH, 0},
+        {"swish", SWISH, 0},
+        {"hardswish", HARDSWISH, 0},
+        {"hardsigmoid", HARDSIGMOID, 0},
+        {"gelu", GELU, 0},
+        {"leaky_relu", LEAKY_RELU, 1},
         {"hardtanh", HARDTANH, 2},
     };
     if (attribute == NULL) {
@@ -47,25 +66,28 @@ AOTITorchError pointwise(const char *attribute, const double **scalars, int64_t 
         double given[2] = {0, 0};
         for (int s = 0; s < known[i].scalars; s++) {
             if (scalars == NULL || s >= scalar_count || scalars[s] == NULL) {
-                return shim_fail(AOTI_INVALID_ARGUMENT, function, "%s has %lld scalars instead of %d", attribute,
-                                 (long long)scalar_count, known[i].scalars);
+                return shim_fail(AOTI_INVALID_ARGUMENT, function, "%s has %lld scalars instead of %d",
+                                 attribute, (long long)scalar_count, known[i].scalars);
             }
             given[s] = *scalars[s];
         }
         enum activation activation = known[i].activation;
-        if (activation == GELU && algorithm != NULL && *algorithm != NULL && strcmp(*algorithm, "tanh") == 0) {
+        if (activation == GELU && algorithm != NULL && *algorithm != NULL &&
+            strcmp(*algorithm, "tanh") == 0) {
             activation = GELU_TANH;
         }
         for (int64_t at = 0; activation != NONE && at < count; at++) {
             if (type == DTYPE_FLOAT32) {
-                ((float *)values)[at] = (float)activate(activation, ((float *)values)[at], given[0], given[1]);
+                ((float *)values)[at] =
+                    (float)activate(activation, ((float *)values)[at], given[0], given[1]);
             } else {
                 ((double *)values)[at] = activate(activation, ((double *)values)[at], given[0], given[1]);
             }
         }
         return AOTI_OK;
     }
-    return shim_fail(AOTI_NOT_SUPPORTED, function, "the fused operation '%.40s' is not known here", attribute);
+    return shim_fail(AOTI_NOT_SUPPORTED, function, "the fused operation '%.40s' is not known here",
+                     attribute);
 }
 
 AOTITorchError combine(const char *attribute, double alpha, int32_t type, void *values, int64_t ndim,
@@ -77,7 +99,7 @@ AOTITorchError combine(const char *attribute, double alpha, int32_t type, void *
     }
     if (operation == 4) {
         return shim_fail(AOTI_NOT_SUPPORTED, function, "the fused operation '%.40s' is not known here",
-                         attribute ? attribute : "(null)");
+                         attribute != NULL ? attribute : "(null)");
     }
     if (!shim_is_tensor(other) || other->storage == NULL || !tensor_on_cpu(other)) {
         return shim_fail(AOTI_INVALID_ARGUMENT, function, "'other' is not a CPU tensor of this host");

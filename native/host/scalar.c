@@ -4,7 +4,8 @@
 
 #include "internal.h"
 
-static AOTITorchError scalar_to_tensor(const void *value, int32_t dtype, AtenTensorHandle *out, const char *function) {
+static AOTITorchError scalar_to_tensor(const void *value, int32_t dtype, AtenTensorHandle *out,
+                                       const char *function) {
     if (out == NULL) {
         return shim_fail(AOTI_INVALID_ARGUMENT, function, "'ret_new_tensor' is a null pointer");
     }
@@ -13,9 +14,9 @@ static AOTITorchError scalar_to_tensor(const void *value, int32_t dtype, AtenTen
     return AOTI_OK;
 }
 
-#define SCALAR_TO_TENSOR(name, type, dtype)                                                             \
-    AOTITorchError aoti_torch_scalar_to_tensor_##name(type value, AtenTensorHandle *ret_new_tensor) {   \
-        return scalar_to_tensor(&value, dtype, ret_new_tensor, __func__);                               \
+#define SCALAR_TO_TENSOR(name, type, dtype)                                                           \
+    AOTITorchError aoti_torch_scalar_to_tensor_##name(type value, AtenTensorHandle *ret_new_tensor) { \
+        return scalar_to_tensor(&value, dtype, ret_new_tensor, __func__);                             \
     }
 
 SCALAR_TO_TENSOR(bool, bool, DTYPE_BOOL)
@@ -34,7 +35,7 @@ SCALAR_TO_TENSOR(complex128, struct aoti_complex128, DTYPE_COMPLEX128)
 
 /* --- item ---------------------------------------------------------------------------------------------- */
 
-/* Whether the one element, as a double or a 64-bit integer, is a value of the wanted type, as ATen demands. */
+/* Whether the one element, as a double or a 64-bit integer, is a value of the wanted type, as ATen asks. */
 static AOTITorchError item_fits(int32_t dtype, int32_t from, const void *element, const char *function) {
     double value = 0, imaginary = 0;
     int64_t integer = 0;
@@ -62,12 +63,14 @@ static AOTITorchError item_fits(int32_t dtype, int32_t from, const void *element
         fits = dtype == DTYPE_FLOAT64 || !isfinite(value) || fabs(value) <= largest[dtype];
     } else {
         int bits = 8 * (int)dtype_itemsize(dtype);
-        bool is_signed = dtype == DTYPE_INT8 || dtype == DTYPE_INT16 || dtype == DTYPE_INT32 || dtype == DTYPE_INT64;
+        bool is_signed =
+            dtype == DTYPE_INT8 || dtype == DTYPE_INT16 || dtype == DTYPE_INT32 || dtype == DTYPE_INT64;
         if (dtype_is_integral(from) && from != DTYPE_UINT64) {
             convert_run(1, (char *)&integer, 8, DTYPE_INT64, element, 16, from);
             /* A negative integer fits an unsigned type if its absolute value does: ATen lets it wrap. */
             if (is_signed) {
-                fits = bits == 64 || (integer >= -(INT64_C(1) << (bits - 1)) && integer < INT64_C(1) << (bits - 1));
+                fits = bits == 64 ||
+                       (integer >= -(INT64_C(1) << (bits - 1)) && integer < INT64_C(1) << (bits - 1));
             } else {
                 fits = bits == 64 || (integer > -(INT64_C(1) << bits) && integer < INT64_C(1) << bits);
             }
@@ -101,15 +104,16 @@ static AOTITorchError item(AtenTensorHandle tensor, int32_t dtype, void *out, co
                          (long long)tensor->numel);
     }
     if (!convert_supported(dtype, tensor->dtype)) {
-        return shim_fail(AOTI_NOT_SUPPORTED, function, "no conversion from %s to %s", dtype_text(tensor->dtype),
-                         dtype_text(dtype));
+        return shim_fail(AOTI_NOT_SUPPORTED, function, "no conversion from %s to %s",
+                         dtype_text(tensor->dtype), dtype_text(dtype));
     }
     _Alignas(16) char element[16] = {0};
     size_t itemsize = dtype_itemsize(tensor->dtype);
     if (tensor_on_cpu(tensor)) {
         memcpy(element, tensor_data(tensor), itemsize);
     } else {
-        TRY(device_copy(tensor->storage->device, element, tensor_data(tensor), itemsize, AOTI_COPY_DEVICE_TO_HOST));
+        TRY(device_copy(tensor->storage->device, element, tensor_data(tensor), itemsize,
+                        AOTI_COPY_DEVICE_TO_HOST));
     }
     if (dtype != tensor->dtype) {
         TRY(item_fits(dtype, tensor->dtype, element, function));
@@ -118,9 +122,9 @@ static AOTITorchError item(AtenTensorHandle tensor, int32_t dtype, void *out, co
     return AOTI_OK;
 }
 
-#define ITEM(name, type, dtype)                                                              \
-    AOTITorchError aoti_torch_item_##name(AtenTensorHandle tensor, type *ret_value) {        \
-        return item(tensor, dtype, ret_value, __func__);                                     \
+#define ITEM(name, type, dtype)                                                       \
+    AOTITorchError aoti_torch_item_##name(AtenTensorHandle tensor, type *ret_value) { \
+        return item(tensor, dtype, ret_value, __func__);                              \
     }
 
 ITEM(bool, bool, DTYPE_BOOL)

@@ -48,11 +48,13 @@ static AOTITorchError scan(AtenTensorHandle self, int64_t dim, const int32_t *dt
         return code;
     }
     if (self->ndim > 0 && self->numel > 0) {
-        int64_t itemsize = (int64_t)dtype_itemsize(to), count = self->sizes[dim], inner = result->strides[dim];
+        int64_t itemsize = (int64_t)dtype_itemsize(to), count = self->sizes[dim],
+                inner = result->strides[dim];
         char *data = tensor_data(result);
         for (int64_t outer = 0; outer < self->numel / (count * inner); outer++) {
             for (int64_t i = 0; i < inner; i++) {
-                scan_line(data + (outer * count * inner + i) * itemsize, count, inner * itemsize, to, multiply);
+                scan_line(data + (outer * count * inner + i) * itemsize, count, inner * itemsize, to,
+                          multiply);
             }
         }
     }
@@ -60,13 +62,15 @@ static AOTITorchError scan(AtenTensorHandle self, int64_t dim, const int32_t *dt
     return AOTI_OK;
 }
 
-AOTITorchError aoti_torch_cpu_cumsum(AtenTensorHandle self, int64_t dim, int32_t *dtype, AtenTensorHandle *ret0) {
+AOTITorchError aoti_torch_cpu_cumsum(AtenTensorHandle self, int64_t dim, int32_t *dtype,
+                                     AtenTensorHandle *ret0) {
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(ret0);
     return scan(self, dim, dtype, false, ret0, __func__);
 }
 
-AOTITorchError aoti_torch_cpu_cumprod(AtenTensorHandle self, int64_t dim, int32_t *dtype, AtenTensorHandle *ret0) {
+AOTITorchError aoti_torch_cpu_cumprod(AtenTensorHandle self, int64_t dim, int32_t *dtype,
+                                      AtenTensorHandle *ret0) {
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(ret0);
     return scan(self, dim, dtype, true, ret0, __func__);

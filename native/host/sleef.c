@@ -34,76 +34,76 @@ static inline float lgamma_quietf(float x) {
 }
 
 /* ISA: attributes of a function on such vectors. VARIANT: libmvec's letter and lane count. */
-#define VECTOR_1(sleef, mvec, scalar, VECTOR, ISA)                                                       \
-    ISA static VECTOR lanewise_##sleef(VECTOR x) {                                                       \
-        for (unsigned lane = 0; lane < sizeof x / sizeof x[0]; lane++) {                                 \
-            x[lane] = scalar(x[lane]);                                                                   \
-        }                                                                                                \
-        return x;                                                                                        \
-    }                                                                                                    \
-    ISA AOTI_SHIM_EXPORT VECTOR Sleef_##sleef(VECTOR x);                                                 \
-    ISA VECTOR Sleef_##sleef(VECTOR x) {                                                                 \
-        static _Atomic(void *) slot;                                                                     \
-        void *function = atomic_load_explicit(&slot, memory_order_relaxed);                              \
-        if (__builtin_expect(function == NULL, 0)) {                                                     \
-            function = find_vector_function(mvec, (void *)lanewise_##sleef);                             \
-            atomic_store_explicit(&slot, function, memory_order_relaxed);                                \
-        }                                                                                                \
-        return ((__typeof__(&lanewise_##sleef))function)(x);                                             \
+#define VECTOR_1(sleef, mvec, scalar, VECTOR, ISA)                           \
+    ISA static VECTOR lanewise_##sleef(VECTOR x) {                           \
+        for (unsigned lane = 0; lane < sizeof x / sizeof x[0]; lane++) {     \
+            x[lane] = scalar(x[lane]);                                       \
+        }                                                                    \
+        return x;                                                            \
+    }                                                                        \
+    ISA AOTI_SHIM_EXPORT VECTOR Sleef_##sleef(VECTOR x);                     \
+    ISA VECTOR Sleef_##sleef(VECTOR x) {                                     \
+        static _Atomic(void *) slot;                                         \
+        void *function = atomic_load_explicit(&slot, memory_order_relaxed);  \
+        if (__builtin_expect(function == NULL, 0)) {                         \
+            function = find_vector_function(mvec, (void *)lanewise_##sleef); \
+            atomic_store_explicit(&slot, function, memory_order_relaxed);    \
+        }                                                                    \
+        return ((__typeof__(&lanewise_##sleef))function)(x);                 \
     }
-#define VECTOR_2(sleef, mvec, scalar, VECTOR, ISA)                                                       \
-    ISA static VECTOR lanewise_##sleef(VECTOR x, VECTOR y) {                                             \
-        for (unsigned lane = 0; lane < sizeof x / sizeof x[0]; lane++) {                                 \
-            x[lane] = scalar(x[lane], y[lane]);                                                          \
-        }                                                                                                \
-        return x;                                                                                        \
-    }                                                                                                    \
-    ISA AOTI_SHIM_EXPORT VECTOR Sleef_##sleef(VECTOR x, VECTOR y);                                       \
-    ISA VECTOR Sleef_##sleef(VECTOR x, VECTOR y) {                                                       \
-        static _Atomic(void *) slot;                                                                     \
-        void *function = atomic_load_explicit(&slot, memory_order_relaxed);                              \
-        if (__builtin_expect(function == NULL, 0)) {                                                     \
-            function = find_vector_function(mvec, (void *)lanewise_##sleef);                             \
-            atomic_store_explicit(&slot, function, memory_order_relaxed);                                \
-        }                                                                                                \
-        return ((__typeof__(&lanewise_##sleef))function)(x, y);                                          \
+#define VECTOR_2(sleef, mvec, scalar, VECTOR, ISA)                           \
+    ISA static VECTOR lanewise_##sleef(VECTOR x, VECTOR y) {                 \
+        for (unsigned lane = 0; lane < sizeof x / sizeof x[0]; lane++) {     \
+            x[lane] = scalar(x[lane], y[lane]);                              \
+        }                                                                    \
+        return x;                                                            \
+    }                                                                        \
+    ISA AOTI_SHIM_EXPORT VECTOR Sleef_##sleef(VECTOR x, VECTOR y);           \
+    ISA VECTOR Sleef_##sleef(VECTOR x, VECTOR y) {                           \
+        static _Atomic(void *) slot;                                         \
+        void *function = atomic_load_explicit(&slot, memory_order_relaxed);  \
+        if (__builtin_expect(function == NULL, 0)) {                         \
+            function = find_vector_function(mvec, (void *)lanewise_##sleef); \
+            atomic_store_explicit(&slot, function, memory_order_relaxed);    \
+        }                                                                    \
+        return ((__typeof__(&lanewise_##sleef))function)(x, y);              \
     }
 
 /* What inductor's vector headers (ATen/cpu/vec) call, for one vector type. T: f or d with the lane count, V:
  * libmvec's variant, S: the suffix of libm's functions. */
-#define EVERY_FUNCTION(T, V, S, LGAMMA, VECTOR, ISA)                                \
-    VECTOR_1(acos##T##_u10, "_ZGV" V "v_acos" #S, acos##S, VECTOR, ISA)             \
-    VECTOR_1(acosh##T##_u10, "_ZGV" V "v_acosh" #S, acosh##S, VECTOR, ISA)          \
-    VECTOR_1(asin##T##_u10, "_ZGV" V "v_asin" #S, asin##S, VECTOR, ISA)             \
-    VECTOR_1(asinh##T##_u10, "_ZGV" V "v_asinh" #S, asinh##S, VECTOR, ISA)          \
-    VECTOR_1(atan##T##_u10, "_ZGV" V "v_atan" #S, atan##S, VECTOR, ISA)             \
-    VECTOR_1(atanh##T##_u10, "_ZGV" V "v_atanh" #S, atanh##S, VECTOR, ISA)          \
-    VECTOR_1(cos##T##_u10, "_ZGV" V "v_cos" #S, cos##S, VECTOR, ISA)                \
-    VECTOR_1(cosh##T##_u10, "_ZGV" V "v_cosh" #S, cosh##S, VECTOR, ISA)             \
-    VECTOR_1(erf##T##_u10, "_ZGV" V "v_erf" #S, erf##S, VECTOR, ISA)                \
-    VECTOR_1(erfc##T##_u15, "_ZGV" V "v_erfc" #S, erfc##S, VECTOR, ISA)             \
-    VECTOR_1(exp##T##_u10, "_ZGV" V "v_exp" #S, exp##S, VECTOR, ISA)                \
-    VECTOR_1(exp2##T##_u10, "_ZGV" V "v_exp2" #S, exp2##S, VECTOR, ISA)             \
-    VECTOR_1(expm1##T##_u10, "_ZGV" V "v_expm1" #S, expm1##S, VECTOR, ISA)          \
-    VECTOR_1(lgamma##T##_u10, "_ZGV" V "v_lgamma" #S, LGAMMA, VECTOR, ISA)          \
-    VECTOR_1(log##T##_u10, "_ZGV" V "v_log" #S, log##S, VECTOR, ISA)                \
-    VECTOR_1(log10##T##_u10, "_ZGV" V "v_log10" #S, log10##S, VECTOR, ISA)          \
-    VECTOR_1(log1p##T##_u10, "_ZGV" V "v_log1p" #S, log1p##S, VECTOR, ISA)          \
-    VECTOR_1(log2##T##_u10, "_ZGV" V "v_log2" #S, log2##S, VECTOR, ISA)             \
-    VECTOR_1(sin##T##_u10, "_ZGV" V "v_sin" #S, sin##S, VECTOR, ISA)                \
-    VECTOR_1(sinh##T##_u10, "_ZGV" V "v_sinh" #S, sinh##S, VECTOR, ISA)             \
-    VECTOR_1(tan##T##_u10, "_ZGV" V "v_tan" #S, tan##S, VECTOR, ISA)                \
-    VECTOR_1(tanh##T##_u10, "_ZGV" V "v_tanh" #S, tanh##S, VECTOR, ISA)             \
-    VECTOR_2(atan2##T##_u10, "_ZGV" V "vv_atan2" #S, atan2##S, VECTOR, ISA)         \
-    VECTOR_2(copysign##T, "_ZGV" V "vv_copysign" #S, copysign##S, VECTOR, ISA)      \
-    VECTOR_2(fmod##T, "_ZGV" V "vv_fmod" #S, fmod##S, VECTOR, ISA)                  \
-    VECTOR_2(hypot##T##_u05, "_ZGV" V "vv_hypot" #S, hypot##S, VECTOR, ISA)         \
-    VECTOR_2(nextafter##T, "_ZGV" V "vv_nextafter" #S, nextafter##S, VECTOR, ISA)   \
+#define EVERY_FUNCTION(T, V, S, LGAMMA, VECTOR, ISA)                              \
+    VECTOR_1(acos##T##_u10, "_ZGV" V "v_acos" #S, acos##S, VECTOR, ISA)           \
+    VECTOR_1(acosh##T##_u10, "_ZGV" V "v_acosh" #S, acosh##S, VECTOR, ISA)        \
+    VECTOR_1(asin##T##_u10, "_ZGV" V "v_asin" #S, asin##S, VECTOR, ISA)           \
+    VECTOR_1(asinh##T##_u10, "_ZGV" V "v_asinh" #S, asinh##S, VECTOR, ISA)        \
+    VECTOR_1(atan##T##_u10, "_ZGV" V "v_atan" #S, atan##S, VECTOR, ISA)           \
+    VECTOR_1(atanh##T##_u10, "_ZGV" V "v_atanh" #S, atanh##S, VECTOR, ISA)        \
+    VECTOR_1(cos##T##_u10, "_ZGV" V "v_cos" #S, cos##S, VECTOR, ISA)              \
+    VECTOR_1(cosh##T##_u10, "_ZGV" V "v_cosh" #S, cosh##S, VECTOR, ISA)           \
+    VECTOR_1(erf##T##_u10, "_ZGV" V "v_erf" #S, erf##S, VECTOR, ISA)              \
+    VECTOR_1(erfc##T##_u15, "_ZGV" V "v_erfc" #S, erfc##S, VECTOR, ISA)           \
+    VECTOR_1(exp##T##_u10, "_ZGV" V "v_exp" #S, exp##S, VECTOR, ISA)              \
+    VECTOR_1(exp2##T##_u10, "_ZGV" V "v_exp2" #S, exp2##S, VECTOR, ISA)           \
+    VECTOR_1(expm1##T##_u10, "_ZGV" V "v_expm1" #S, expm1##S, VECTOR, ISA)        \
+    VECTOR_1(lgamma##T##_u10, "_ZGV" V "v_lgamma" #S, LGAMMA, VECTOR, ISA)        \
+    VECTOR_1(log##T##_u10, "_ZGV" V "v_log" #S, log##S, VECTOR, ISA)              \
+    VECTOR_1(log10##T##_u10, "_ZGV" V "v_log10" #S, log10##S, VECTOR, ISA)        \
+    VECTOR_1(log1p##T##_u10, "_ZGV" V "v_log1p" #S, log1p##S, VECTOR, ISA)        \
+    VECTOR_1(log2##T##_u10, "_ZGV" V "v_log2" #S, log2##S, VECTOR, ISA)           \
+    VECTOR_1(sin##T##_u10, "_ZGV" V "v_sin" #S, sin##S, VECTOR, ISA)              \
+    VECTOR_1(sinh##T##_u10, "_ZGV" V "v_sinh" #S, sinh##S, VECTOR, ISA)           \
+    VECTOR_1(tan##T##_u10, "_ZGV" V "v_tan" #S, tan##S, VECTOR, ISA)              \
+    VECTOR_1(tanh##T##_u10, "_ZGV" V "v_tanh" #S, tanh##S, VECTOR, ISA)           \
+    VECTOR_2(atan2##T##_u10, "_ZGV" V "vv_atan2" #S, atan2##S, VECTOR, ISA)       \
+    VECTOR_2(copysign##T, "_ZGV" V "vv_copysign" #S, copysign##S, VECTOR, ISA)    \
+    VECTOR_2(fmod##T, "_ZGV" V "vv_fmod" #S, fmod##S, VECTOR, ISA)                \
+    VECTOR_2(hypot##T##_u05, "_ZGV" V "vv_hypot" #S, hypot##S, VECTOR, ISA)       \
+    VECTOR_2(nextafter##T, "_ZGV" V "vv_nextafter" #S, nextafter##S, VECTOR, ISA) \
     VECTOR_2(pow##T##_u10, "_ZGV" V "vv_pow" #S, pow##S, VECTOR, ISA)
 
 /* AVX-512 and AVX2 code takes the quicker sine and cosine in single precision. */
-#define QUICK_SINES(T, V, VECTOR, ISA)                             \
-    VECTOR_1(sin##T##_u35, "_ZGV" V "v_sinf", sinf, VECTOR, ISA)   \
+#define QUICK_SINES(T, V, VECTOR, ISA)                           \
+    VECTOR_1(sin##T##_u35, "_ZGV" V "v_sinf", sinf, VECTOR, ISA) \
     VECTOR_1(cos##T##_u35, "_ZGV" V "v_cosf", cosf, VECTOR, ISA)
 
 typedef float float4 __attribute__((vector_size(16)));

@@ -44,7 +44,7 @@ static void merge_sort(struct keyed *items, struct keyed *spare, int64_t count) 
     }
 }
 
-/* Reads `count` elements (stride in bytes) as keys in ascending order, or complemented for a descending one. */
+/* Reads `count` elements (stride in bytes) as keys in ascending order, or complemented for descending. */
 static void read_keys(struct keyed *items, int64_t count, const char *from, int64_t stride, int32_t dtype,
                       bool descending) {
     const uint64_t top = UINT64_C(1) << 63;
@@ -82,7 +82,8 @@ static AOTITorchError sort_lines(AtenTensorHandle self, int64_t dim, int64_t kep
         return AOTI_OK;
     }
     if (__builtin_mul_overflow((size_t)count, 2 * sizeof *items, &bytes) || (items = malloc(bytes)) == NULL) {
-        return shim_fail(AOTI_MEMORY_ALLOCATION_FAILED, function, "no memory to sort %lld elements", (long long)count);
+        return shim_fail(AOTI_MEMORY_ALLOCATION_FAILED, function, "no memory to sort %lld elements",
+                         (long long)count);
     }
     int64_t at[MAX_DIMS] = {0};
     const char *source = tensor_data(self);
@@ -115,9 +116,9 @@ static AOTITorchError sort_lines(AtenTensorHandle self, int64_t dim, int64_t kep
     return AOTI_OK;
 }
 
-static AOTITorchError sorted_pair(AtenTensorHandle self, int64_t dim, const int64_t *sizes, const int64_t *strides,
-                                  int64_t kept, bool descending, AtenTensorHandle *values,
-                                  AtenTensorHandle *indices, const char *function) {
+static AOTITorchError sorted_pair(AtenTensorHandle self, int64_t dim, const int64_t *sizes,
+                                  const int64_t *strides, int64_t kept, bool descending,
+                                  AtenTensorHandle *values, AtenTensorHandle *indices, const char *function) {
     const struct device cpu = {DEVICE_CPU, -1};
     AtenTensorHandle value = NULL, index = NULL;
     AOTITorchError code = tensor_empty(self->ndim, sizes, strides, self->dtype, cpu, &value, function);
@@ -161,8 +162,9 @@ static AOTITorchError sort(AtenTensorHandle self, int64_t dim, bool descending, 
     return sorted_pair(self, dim, self->sizes, strides, count, descending, values, indices, function);
 }
 
-AOTITorchError aoti_torch_cpu_sort_stable(AtenTensorHandle self, int32_t *stable, int64_t dim, int32_t descending,
-                                          AtenTensorHandle *ret0, AtenTensorHandle *ret1) {
+AOTITorchError aoti_torch_cpu_sort_stable(AtenTensorHandle self, int32_t *stable, int64_t dim,
+                                          int32_t descending, AtenTensorHandle *ret0,
+                                          AtenTensorHandle *ret1) {
     (void)stable;
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(ret0);
@@ -170,16 +172,16 @@ AOTITorchError aoti_torch_cpu_sort_stable(AtenTensorHandle self, int32_t *stable
     return sort(self, dim, descending != 0, ret0, ret1, __func__);
 }
 
-AOTITorchError aoti_torch_cpu_sort(AtenTensorHandle self, int64_t dim, int32_t descending, AtenTensorHandle *ret0,
-                                   AtenTensorHandle *ret1) {
+AOTITorchError aoti_torch_cpu_sort(AtenTensorHandle self, int64_t dim, int32_t descending,
+                                   AtenTensorHandle *ret0, AtenTensorHandle *ret1) {
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(ret0);
     REQUIRE_OUT(ret1);
     return sort(self, dim, descending != 0, ret0, ret1, __func__);
 }
 
-AOTITorchError aoti_torch_cpu_topk(AtenTensorHandle self, int64_t k, int64_t dim, int32_t largest, int32_t sorted,
-                                   AtenTensorHandle *ret0, AtenTensorHandle *ret1) {
+AOTITorchError aoti_torch_cpu_topk(AtenTensorHandle self, int64_t k, int64_t dim, int32_t largest,
+                                   int32_t sorted, AtenTensorHandle *ret0, AtenTensorHandle *ret1) {
     int64_t sizes[MAX_DIMS];
     (void)sorted; /* always */
     REQUIRE_DEFINED(self);

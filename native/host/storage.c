@@ -27,12 +27,13 @@ static void storage_free(struct storage *storage) {
 
 AOTITorchError storage_new_owned(size_t nbytes, struct device device, struct storage **out) {
     if (device.type == DEVICE_CPU) {
-        /* One block for the count and the data: half the allocator's work on the path that every run takes. */
+        /* One block for the count and the data: half the allocator's work on the path of every run. */
         const size_t head = sizeof(struct storage) + CPU_ALIGNMENT;
         REQUIRE(nbytes <= PTRDIFF_MAX - head, AOTI_MEMORY_ALLOCATION_FAILED,
                 "no memory for a tensor of %zu bytes: no process can have that", nbytes);
         struct storage *storage = malloc(head + nbytes);
-        REQUIRE(storage != NULL, AOTI_MEMORY_ALLOCATION_FAILED, "no memory for a tensor of %zu bytes", nbytes);
+        REQUIRE(storage != NULL, AOTI_MEMORY_ALLOCATION_FAILED, "no memory for a tensor of %zu bytes",
+                nbytes);
         *storage = (struct storage){.nbytes = nbytes, .device = device, .kind = STORAGE_OWNED};
         atomic_init(&storage->references, 1);
         if (nbytes != 0) {
@@ -105,7 +106,8 @@ void storage_release(struct storage *storage) {
         storage->deleter(storage->data, storage->deleter_context);
     } else if (storage->kind == STORAGE_PINNED && storage->data != NULL) {
         device_release_pinned(storage->data);
-    } else if (storage->kind == STORAGE_OWNED && storage->device.type != DEVICE_CPU && storage->data != NULL) {
+    } else if (storage->kind == STORAGE_OWNED && storage->device.type != DEVICE_CPU &&
+               storage->data != NULL) {
         device_release(storage->device, storage->data, storage->stream);
     }
     storage_free(storage);

@@ -38,7 +38,7 @@ AOTITorchError aoti_torch_get_current_cuda_stream(int32_t device_index, void **r
 
 struct guard {
     uint64_t magic;
-    struct device device;   /* what the guard set */
+    struct device device; /* what the guard set */
     int32_t device_before;
     bool guards_stream;
     void *stream_before;
@@ -147,8 +147,8 @@ AOTITorchError aoti_torch_cuda_caching_allocator_raw_alloc(uint64_t nbytes, void
     struct device device;
     void *stream;
     REQUIRE_OUT(ret_ptr);
-    REQUIRE(nbytes <= PTRDIFF_MAX, AOTI_MEMORY_ALLOCATION_FAILED, "%llu bytes are more than a device can have",
-            (unsigned long long)nbytes);
+    REQUIRE(nbytes <= PTRDIFF_MAX, AOTI_MEMORY_ALLOCATION_FAILED,
+            "%llu bytes are more than a device can have", (unsigned long long)nbytes);
     TRY(device_resolve(DEVICE_CUDA, -1, &device, __func__));
     if (nbytes == 0) {
         *ret_ptr = NULL;

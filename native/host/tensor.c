@@ -100,12 +100,13 @@ AOTITorchError aoti_torch_empty_strided(int64_t ndim, const int64_t *sizes_ptr, 
                                         int32_t dtype, int32_t device_type, int32_t device_index,
                                         AtenTensorHandle *ret_new_tensor) {
     REQUIRE_OUT(ret_new_tensor);
-    return empty_strided(ndim, sizes_ptr, strides_ptr, dtype, device_type, device_index, ret_new_tensor, __func__);
+    return empty_strided(ndim, sizes_ptr, strides_ptr, dtype, device_type, device_index, ret_new_tensor,
+                         __func__);
 }
 
-AOTITorchError aoti_torch_empty_strided_pinned(int64_t ndim, const int64_t *sizes_ptr, const int64_t *strides_ptr,
-                                               int32_t dtype, int32_t device_type, int32_t device_index,
-                                               AtenTensorHandle *ret_new_tensor) {
+AOTITorchError aoti_torch_empty_strided_pinned(int64_t ndim, const int64_t *sizes_ptr,
+                                               const int64_t *strides_ptr, int32_t dtype, int32_t device_type,
+                                               int32_t device_index, AtenTensorHandle *ret_new_tensor) {
     (void)device_index;
     REQUIRE_OUT(ret_new_tensor);
     REQUIRE(device_type == DEVICE_CPU, AOTI_INVALID_ARGUMENT, "only CPU memory can be pinned");
@@ -118,9 +119,9 @@ AOTITorchError aoti_torch_empty_strided_pinned(int64_t ndim, const int64_t *size
 }
 
 static AOTITorchError from_blob(void *data, int64_t ndim, const int64_t *sizes, const int64_t *strides,
-                                int64_t storage_offset, int32_t dtype, int32_t device_type, int32_t device_index,
-                                int32_t layout, storage_deleter deleter, void *context, AtenTensorHandle *out,
-                                const char *function) {
+                                int64_t storage_offset, int32_t dtype, int32_t device_type,
+                                int32_t device_index, int32_t layout, storage_deleter deleter, void *context,
+                                AtenTensorHandle *out, const char *function) {
     int64_t buffer[MAX_DIMS];
     struct geometry geometry;
     struct device device;
@@ -131,7 +132,8 @@ static AOTITorchError from_blob(void *data, int64_t ndim, const int64_t *sizes, 
     TRY(device_resolve(device_type, device_index, &device, function));
     TRY(geometry_check(ndim, sizes, strides, storage_offset, dtype, buffer, &geometry, function));
     if (data == NULL && geometry.nbytes != 0) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "no data for a tensor of %zu bytes", geometry.nbytes);
+        return shim_fail(AOTI_INVALID_ARGUMENT, function, "no data for a tensor of %zu bytes",
+                         geometry.nbytes);
     }
     TRY(storage_new_borrowed(data, geometry.nbytes, device, &storage));
     TRY(tensor_wrap(storage, &geometry, dtype, out, function));
@@ -144,36 +146,39 @@ static AOTITorchError from_blob(void *data, int64_t ndim, const int64_t *sizes, 
 }
 
 AOTITorchError aoti_torch_create_tensor_from_blob(void *data, int64_t ndim, const int64_t *sizes_ptr,
-                                                  const int64_t *strides_ptr, int64_t storage_offset, int32_t dtype,
-                                                  int32_t device_type, int32_t device_index, AtenTensorHandle *ret) {
+                                                  const int64_t *strides_ptr, int64_t storage_offset,
+                                                  int32_t dtype, int32_t device_type, int32_t device_index,
+                                                  AtenTensorHandle *ret) {
     REQUIRE_OUT(ret);
-    return from_blob(data, ndim, sizes_ptr, strides_ptr, storage_offset, dtype, device_type, device_index, 0, NULL,
-                     NULL, ret, __func__);
+    return from_blob(data, ndim, sizes_ptr, strides_ptr, storage_offset, dtype, device_type, device_index, 0,
+                     NULL, NULL, ret, __func__);
 }
 
 AOTITorchError aoti_torch_create_tensor_from_blob_v2(void *data, int64_t ndim, const int64_t *sizes_ptr,
                                                      const int64_t *strides_ptr, int64_t storage_offset,
                                                      int32_t dtype, int32_t device_type, int32_t device_index,
                                                      AtenTensorHandle *ret, int32_t layout,
-                                                     const uint8_t *opaque_metadata, int64_t opaque_metadata_size) {
+                                                     const uint8_t *opaque_metadata,
+                                                     int64_t opaque_metadata_size) {
     REQUIRE_OUT(ret);
     if (layout == aoti_torch_layout__mkldnn() && device_type == DEVICE_CPU && storage_offset == 0) {
-        return tensor_from_packed(data, ndim, sizes_ptr, dtype, opaque_metadata, opaque_metadata_size, ret, __func__);
+        return tensor_from_packed(data, ndim, sizes_ptr, dtype, opaque_metadata, opaque_metadata_size, ret,
+                                  __func__);
     }
-    return from_blob(data, ndim, sizes_ptr, strides_ptr, storage_offset, dtype, device_type, device_index, layout,
-                     NULL, NULL, ret, __func__);
+    return from_blob(data, ndim, sizes_ptr, strides_ptr, storage_offset, dtype, device_type, device_index,
+                     layout, NULL, NULL, ret, __func__);
 }
 
 AOTITorchError torch_from_blob(void *data, int64_t ndim, const int64_t *sizes_ptr, const int64_t *strides_ptr,
-                               int64_t storage_offset, int32_t dtype, int32_t device_type, int32_t device_index,
-                               AtenTensorHandle *ret, int32_t layout, const uint8_t *opaque_metadata,
-                               int64_t opaque_metadata_size, void (*deleter)(void *data, void *ctx),
-                               void *deleter_ctx) {
+                               int64_t storage_offset, int32_t dtype, int32_t device_type,
+                               int32_t device_index, AtenTensorHandle *ret, int32_t layout,
+                               const uint8_t *opaque_metadata, int64_t opaque_metadata_size,
+                               void (*deleter)(void *data, void *ctx), void *deleter_ctx) {
     (void)opaque_metadata;
     (void)opaque_metadata_size;
     REQUIRE_OUT(ret);
-    return from_blob(data, ndim, sizes_ptr, strides_ptr, storage_offset, dtype, device_type, device_index, layout,
-                     deleter, deleter_ctx, ret, __func__);
+    return from_blob(data, ndim, sizes_ptr, strides_ptr, storage_offset, dtype, device_type, device_index,
+                     layout, deleter, deleter_ctx, ret, __func__);
 }
 
 static AOTITorchError share(AtenTensorHandle tensor, AtenTensorHandle *out, const char *function) {
@@ -208,7 +213,8 @@ AOTITorchError aoti_torch_assign_tensors(AtenTensorHandle src, AtenTensorHandle 
     }
     if (src->ndim > dst->capacity) {
         int64_t *dims = malloc((size_t)(2 * src->ndim) * sizeof *dims);
-        REQUIRE(dims != NULL, AOTI_MEMORY_ALLOCATION_FAILED, "no memory for %lld dimensions", (long long)src->ndim);
+        REQUIRE(dims != NULL, AOTI_MEMORY_ALLOCATION_FAILED, "no memory for %lld dimensions",
+                (long long)src->ndim);
         if (dst->sizes != dst->dims) {
             free(dst->sizes);
         }

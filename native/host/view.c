@@ -13,15 +13,15 @@ AOTITorchError aoti_torch__reinterpret_tensor(AtenTensorHandle self, int64_t ndi
     return tensor_view(self, ndim, sizes_ptr, strides_ptr, offset, self->dtype, ret_new_tensor, __func__);
 }
 
-AOTITorchError aoti_torch_as_strided(AtenTensorHandle self, const int64_t *sizes_ptr, const int64_t *strides_ptr,
-                                     AtenTensorHandle *ret) {
+AOTITorchError aoti_torch_as_strided(AtenTensorHandle self, const int64_t *sizes_ptr,
+                                     const int64_t *strides_ptr, AtenTensorHandle *ret) {
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(ret);
     return tensor_view(self, self->ndim, sizes_ptr, strides_ptr, self->offset, self->dtype, ret, __func__);
 }
 
-AOTITorchError aoti_torch__alloc_from_pool(AtenTensorHandle self, int64_t offset_bytes, int32_t dtype, int64_t ndim,
-                                           const int64_t *sizes_ptr, const int64_t *strides_ptr,
+AOTITorchError aoti_torch__alloc_from_pool(AtenTensorHandle self, int64_t offset_bytes, int32_t dtype,
+                                           int64_t ndim, const int64_t *sizes_ptr, const int64_t *strides_ptr,
                                            AtenTensorHandle *ret_new_tensor) {
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(ret_new_tensor);
@@ -29,12 +29,14 @@ AOTITorchError aoti_torch__alloc_from_pool(AtenTensorHandle self, int64_t offset
     REQUIRE(itemsize != 0, AOTI_NOT_SUPPORTED, "element type code %d is not known", (int)dtype);
     REQUIRE(self->offset == 0, AOTI_INVALID_ARGUMENT, "the pool does not begin where its storage begins");
     REQUIRE(offset_bytes >= 0 && offset_bytes % itemsize == 0, AOTI_INVALID_ARGUMENT,
-            "offset %lld is not a multiple of the %lld bytes of a %s", (long long)offset_bytes, (long long)itemsize,
-            dtype_text(dtype));
-    return tensor_view(self, ndim, sizes_ptr, strides_ptr, offset_bytes / itemsize, dtype, ret_new_tensor, __func__);
+            "offset %lld is not a multiple of the %lld bytes of a %s", (long long)offset_bytes,
+            (long long)itemsize, dtype_text(dtype));
+    return tensor_view(self, ndim, sizes_ptr, strides_ptr, offset_bytes / itemsize, dtype, ret_new_tensor,
+                       __func__);
 }
 
-static AOTITorchError view_dtype(AtenTensorHandle self, int32_t dtype, AtenTensorHandle *out, const char *function) {
+static AOTITorchError view_dtype(AtenTensorHandle self, int32_t dtype, AtenTensorHandle *out,
+                                 const char *function) {
     int64_t from = (int64_t)dtype_itemsize(self->dtype), to = (int64_t)dtype_itemsize(dtype);
     int64_t sizes[MAX_DIMS], strides[MAX_DIMS], offset = self->offset;
     int64_t last = self->ndim - 1;
@@ -48,8 +50,8 @@ static AOTITorchError view_dtype(AtenTensorHandle self, int32_t dtype, AtenTenso
     if (from != to) {
         if (self->ndim == 0 || self->strides[last] != 1) {
             return shim_fail(AOTI_INVALID_ARGUMENT, function,
-                             "a view from %s to %s needs a last dimension with stride 1", dtype_text(self->dtype),
-                             dtype_text(dtype));
+                             "a view from %s to %s needs a last dimension with stride 1",
+                             dtype_text(self->dtype), dtype_text(dtype));
         }
         if (from > to) {
             int64_t ratio = from / to;
@@ -69,10 +71,11 @@ static AOTITorchError view_dtype(AtenTensorHandle self, int32_t dtype, AtenTenso
                 strides[d] /= ratio;
             }
             if (!divisible) {
-                return shim_fail(AOTI_INVALID_ARGUMENT, function,
-                                 "the last size, the offset and the other strides must be multiples of %lld to view "
-                                 "%s as %s",
-                                 (long long)ratio, dtype_text(self->dtype), dtype_text(dtype));
+                return shim_fail(
+                    AOTI_INVALID_ARGUMENT, function,
+                    "the last size, the offset and the other strides must be multiples of %lld to view "
+                    "%s as %s",
+                    (long long)ratio, dtype_text(self->dtype), dtype_text(dtype));
             }
             sizes[last] /= ratio;
             offset /= ratio;

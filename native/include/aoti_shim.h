@@ -73,7 +73,7 @@ struct aoti_device_ops {
     int (*copy)(void *context, void *to, const void *from, size_t bytes, int kind, void *stream);
     int (*fill)(void *context, void *pointer, int byte, size_t bytes, void *stream);
     int (*synchronize)(void *context, void *stream);
-    const char *(*error_text)(void *context, int error); /* optional */
+    const char *(*error_text)(void *context, int error);                 /* optional */
     int (*allocate_pinned)(void *context, size_t bytes, void **pointer); /* optional */
     int (*release_pinned)(void *context, void *pointer);                 /* optional */
 };

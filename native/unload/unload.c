@@ -30,8 +30,7 @@ static int has_key;
 static struct entry *entries; /* of all threads, the newest first */
 
 /* Marks and returns the calling thread's newest entry of a library in [begin, end). */
-static struct entry *take(uintptr_t begin, uintptr_t end)
-{
+static struct entry *take(uintptr_t begin, uintptr_t end) {
     pthread_t self = pthread_self();
     struct entry *entry;
     pthread_mutex_lock(&lock);
@@ -46,8 +45,7 @@ static struct entry *take(uintptr_t begin, uintptr_t end)
     return entry;
 }
 
-static void drop(struct entry *entry)
-{
+static void drop(struct entry *entry) {
     struct entry **place = &entries;
     pthread_mutex_lock(&lock);
     while (*place != entry) {
@@ -58,8 +56,7 @@ static void drop(struct entry *entry)
     free(entry);
 }
 
-static void run(uintptr_t begin, uintptr_t end)
-{
+static void run(uintptr_t begin, uintptr_t end) {
     struct entry *entry;
     /* The lock is free while a destructor runs: it may register another one. */
     while ((entry = take(begin, end)) != NULL) {
@@ -68,21 +65,16 @@ static void run(uintptr_t begin, uintptr_t end)
     }
 }
 
-static void at_thread_exit(void *unused)
-{
+static void at_thread_exit(void *unused) {
     (void)unused;
     run(0, UINTPTR_MAX);
 }
 
-static void make_key(void)
-{
-    has_key = pthread_key_create(&key, at_thread_exit) == 0;
-}
+static void make_key(void) { has_key = pthread_key_create(&key, at_thread_exit) == 0; }
 
 /* As __cxa_thread_atexit of the Itanium C++ ABI; `library` is an address in the caller's library. */
 EXPORT int cxa_thread_atexit(void (*destroy)(void *), void *object, void *library);
-int cxa_thread_atexit(void (*destroy)(void *), void *object, void *library)
-{
+int cxa_thread_atexit(void (*destroy)(void *), void *object, void *library) {
     struct entry *entry;
     pthread_once(&once, make_key);
     /* Any value but NULL makes the key's destructor run for this thread. */
@@ -103,16 +95,14 @@ int cxa_thread_atexit(void (*destroy)(void *), void *object, void *library)
 
 /* As the C library's __cxa_thread_atexit_impl, which a C++ runtime inside a plugin calls. */
 EXPORT int cxa_thread_atexit_impl(void (*destroy)(void *), void *object, void *library);
-int cxa_thread_atexit_impl(void (*destroy)(void *), void *object, void *library)
-{
+int cxa_thread_atexit_impl(void (*destroy)(void *), void *object, void *library) {
     return cxa_thread_atexit(destroy, object, library);
 }
 
 /* Runs the calling thread's destructors of the library that is mapped in [begin, end). Returns how many other
  * threads' objects of it are left: 0 means that it may be unmapped. */
 EXPORT size_t aoti_unload_run_destructors(const void *begin, const void *end);
-size_t aoti_unload_run_destructors(const void *begin, const void *end)
-{
+size_t aoti_unload_run_destructors(const void *begin, const void *end) {
     size_t left = 0;
     run((uintptr_t)begin, (uintptr_t)end);
     pthread_mutex_lock(&lock);

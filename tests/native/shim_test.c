@@ -1,5 +1,5 @@
 /* The built-in host from C, for AddressSanitizer and UndefinedBehaviorSanitizer: every group of functions,
- * well used and misused, from several threads. Prints what failed; the exit status is the number of failures. */
+ * well used and misused, from several threads. Prints what failed; the exit status is how many did. */
 #include <aoti_host.h>
 #include <aoti_shim.h>
 #include <math.h>
@@ -12,14 +12,14 @@ const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
 
 static _Atomic int failures;
-#define CHECK(condition)                                                              \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            const char *text;                                                         \
-            aoti_shim_last_error(&text);                                              \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            const char *text;                                                                      \
+            aoti_shim_last_error(&text);                                                           \
             fprintf(stderr, "%s:%d: %s (last error: %s)\n", __func__, __LINE__, #condition, text); \
-            failures++;                                                               \
-        }                                                                             \
+            failures++;                                                                            \
+        }                                                                                          \
     } while (0)
 #define OK(call) CHECK((call) == 0)
 #define REFUSED(call) CHECK((call) != 0)
@@ -67,7 +67,8 @@ static void tensors(void) {
     CHECK(((float *)data(copy))[1] == ((float *)data(view))[1]);
     REFUSED(aoti_torch__reinterpret_tensor(base, 2, (int64_t[]){4, 4}, (int64_t[]){1, 4}, 0, &view));
     REFUSED(aoti_torch__reinterpret_tensor(base, 1, (int64_t[]){1}, (int64_t[]){1}, INT64_MAX, &view));
-    REFUSED(aoti_torch__reinterpret_tensor(base, 1, (int64_t[]){INT64_MAX}, (int64_t[]){INT64_MAX}, 3, &view));
+    REFUSED(
+        aoti_torch__reinterpret_tensor(base, 1, (int64_t[]){INT64_MAX}, (int64_t[]){INT64_MAX}, 3, &view));
     REFUSED(aoti_torch_empty_strided(1, (int64_t[]){INT64_MAX / 4}, NULL, FLOAT32, 0, 0, &view));
     REFUSED(aoti_torch_empty_strided(3, NULL, NULL, FLOAT32, 0, 0, &view));
     OK(aoti_torch_zero_(view));
@@ -83,7 +84,8 @@ static void copies(void) {
     values[2] = -1e30f;
     values[3] = 1e30f;
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-        AtenTensorHandle middle = empty(2, (int64_t[]){2, 300}, dtypes[i]), back = empty(2, (int64_t[]){2, 300}, FLOAT64);
+        AtenTensorHandle middle = empty(2, (int64_t[]){2, 300}, dtypes[i]),
+                         back = empty(2, (int64_t[]){2, 300}, FLOAT64);
         OK(aoti_torch_copy_(middle, source, 0));
         OK(aoti_torch_copy_(back, middle, 0));
         for (size_t j = 0; j < sizeof dtypes / sizeof *dtypes; j++) {
@@ -109,7 +111,8 @@ static void copies(void) {
 }
 
 static void operators(void) {
-    AtenTensorHandle a = counting(5, 7), b = counting(7, 3), c = counting(5, 3), bias = counting(1, 3), out[2];
+    AtenTensorHandle a = counting(5, 7), b = counting(7, 3), c = counting(5, 3), bias = counting(1, 3),
+                     out[2];
     OK(aoti_torch_cpu_mm_out(c, a, b));
     CHECK(((float *)data(c))[0] == 273);
     OK(aoti_torch_cpu_addmm_out(c, bias, a, b, 1, 2));
@@ -126,19 +129,21 @@ static void operators(void) {
     CHECK(((float *)data(out[0]))[7] == 7);
     CHECK(((int64_t *)data(out[1]))[0] == 0 && ((int64_t *)data(out[1]))[34] == 1);
     free_all(2, out);
-    AtenTensorHandle image = empty(4, (int64_t[]){2, 4, 6, 5}, FLOAT32), weight = empty(4, (int64_t[]){6, 2, 3, 2}, FLOAT32);
+    AtenTensorHandle image = empty(4, (int64_t[]){2, 4, 6, 5}, FLOAT32),
+                     weight = empty(4, (int64_t[]){6, 2, 3, 2}, FLOAT32);
     OK(aoti_torch_zero_(image));
     OK(aoti_torch_zero_(weight));
     const int64_t one = 1, two = 2, none = 0;
     OK(aoti_torch_cpu_convolution(image, weight, NULL, &two, 1, &one, 1, &one, 1, 0, &none, 1, 2, &out[0]));
-    REFUSED(aoti_torch_cpu_convolution(image, weight, NULL, &none, 1, &one, 1, &one, 1, 0, &none, 1, 2, &out[1]));
+    REFUSED(
+        aoti_torch_cpu_convolution(image, weight, NULL, &none, 1, &one, 1, &one, 1, 0, &none, 1, 2, &out[1]));
     free_all(1, out);
     AtenTensorHandle back = empty(4, (int64_t[]){4, 3, 3, 2}, FLOAT32);
     OK(aoti_torch_zero_(back));
     OK(aoti_torch_cpu_convolution(image, back, NULL, &two, 1, &one, 1, &one, 1, 1, &one, 1, 2, &out[0]));
     free_all(1, out);
-    OK(aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(image, image, image, 0, 1, NULL, NULL, &out[0],
-                                                                  &out[1]));
+    OK(aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(image, image, image, 0, 1, NULL, NULL,
+                                                                  &out[0], &out[1]));
     free_all(2, out);
     free_all(7, (AtenTensorHandle[]){a, b, c, bias, image, weight, back});
 }
