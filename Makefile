@@ -12,7 +12,7 @@ PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 SOURCES := pyproject.toml $(shell find abi inspect loader executor native -type f -not -path '*/__pycache__/*')
 C_SOURCES := $(shell find native tests -type f -name '*.[ch]' -o -type f -name '*.cpp')
 
-.PHONY: demo test lint format bench wheel docs clean help
+.PHONY: demo test lint format bench wheel docs generate clean help
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -49,6 +49,9 @@ bench: $(VENV)/.test ## measure, side by side with the peers
 
 docs: $(VENV)/.core ## write the pages of the rules anew
 	$(BIN)/python docs/generate_rules.py
+
+generate: $(VENV)/.venv ## write the C sources that repeat tables of aoti_abi anew
+	$(BIN)/python native/generate.py
 
 wheel: $(VENV)/.venv ## build the wheel into dist/
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

@@ -32,9 +32,9 @@ def test_the_standard_library_works_from_the_root(arguments: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_scripts_in_benchmarks_and_docs_shadow_no_standard_module() -> None:
+def test_scripts_shadow_no_standard_module() -> None:
     """A script's own folder comes first on the path: a benchmarks/inspect.py would break ``dataclasses``."""
-    folders = ("benchmarks", "docs", "fixtures")
+    folders = ("benchmarks", "docs", "fixtures", "native")
     names = {path.stem for folder in folders for path in (ROOT / folder).rglob("*.py")}
     assert not names & set(sys.stdlib_module_names)
 

@@ -10,6 +10,8 @@ operators) is left out, so that a plugin that needs it is refused before it is l
 
 from __future__ import annotations
 
+from aoti_abi.codes import DEVICE_TYPES, DTYPES_BY_NAME, LAYOUTS, MEMORY_FORMATS, OTHER_DEVICE_TYPES
+
 
 def _names(prefix: str, words: str) -> frozenset[str]:
     return frozenset(prefix + word for word in words.split())
@@ -37,21 +39,15 @@ METADATA = _names(
 )
 
 #: The integers that a plugin reads while it is being loaded.
-CODES = _names(
-    "aoti_torch_",
-    """
-    dtype_uint8 dtype_uint16 dtype_uint32 dtype_uint64 dtype_int8 dtype_int16 dtype_int32 dtype_int64
-    dtype_bool dtype_float16 dtype_bfloat16 dtype_float32 dtype_float64
-    dtype_complex32 dtype_complex64 dtype_complex128
-    dtype_float8_e5m2 dtype_float8_e4m3fn dtype_float8_e5m2fnuz dtype_float8_e4m3fnuz
-    dtype_float8_e8m0fnu dtype_float4_e2m1fn_x2 dtype_element_size
-    device_type_cpu device_type_cuda device_type_xpu device_type_mps device_type_meta
-    device_type_privateuse1
-    layout_strided layout_sparse_coo layout_sparse_csr layout_sparse_csc layout_sparse_bsr
-    layout_sparse_bsc layout__mkldnn layout_jagged
-    memory_format_contiguous_format memory_format_preserve_format memory_format_channels_last
-    memory_format_channels_last_3d
-    """,
+CODES = frozenset(
+    f"aoti_torch_{group}_{name}"
+    for group, names in (
+        ("dtype", (*DTYPES_BY_NAME, "element_size")),
+        ("device_type", (*DEVICE_TYPES, *OTHER_DEVICE_TYPES)),
+        ("layout", LAYOUTS),
+        ("memory_format", MEMORY_FORMATS),
+    )
+    for name in names
 )
 
 #: Scalars in and out of tensors.

@@ -11,7 +11,7 @@ import ctypes
 from ctypes import c_char_p, c_int, c_void_p, py_object
 from typing import Any
 
-from aoti_abi.codes import DTYPES, DTYPES_BY_NAME
+from aoti_abi.codes import DTYPES, dtype_name
 from aoti_abi.errors import InvalidArgument, NotSupported
 from aoti_executor.call_structs import MAX_DIMENSIONS, DLDevice, DLManaged, DLTensor, DLVersioned
 from aoti_executor.native import load
@@ -22,31 +22,7 @@ _DEVICES = {1: 0, 2: 1, 3: 0, 11: 0, 13: 1, 14: 12, 8: 13}
 _DL_CPU, _DL_CUDA, _DL_MANAGED, _DL_ONEAPI, _DL_METAL = 1, 2, 13, 14, 8
 _DL_OF_C10 = {0: _DL_CPU, 1: _DL_CUDA, 12: _DL_ONEAPI, 13: _DL_METAL}
 
-# (DLDataTypeCode, bits) by PyTorch's dtype name.
-_TYPES: dict[str, tuple[int, int]] = {
-    "int8": (0, 8),
-    "int16": (0, 16),
-    "int32": (0, 32),
-    "int64": (0, 64),
-    "uint8": (1, 8),
-    "uint16": (1, 16),
-    "uint32": (1, 32),
-    "uint64": (1, 64),
-    "float16": (2, 16),
-    "float32": (2, 32),
-    "float64": (2, 64),
-    "bfloat16": (4, 16),
-    "complex32": (5, 32),
-    "complex64": (5, 64),
-    "complex128": (5, 128),
-    "bool": (6, 8),
-    "float8_e4m3fn": (10, 8),
-    "float8_e4m3fnuz": (11, 8),
-    "float8_e5m2": (12, 8),
-    "float8_e5m2fnuz": (13, 8),
-}
-_CODES = {pair: DTYPES_BY_NAME[name].code for name, pair in _TYPES.items()}
-_TYPE_OF_CODE = {code: pair for pair, code in _CODES.items()}
+_CODES = {dtype.dlpack: dtype.code for dtype in DTYPES.values()}
 
 _READ_ONLY = 1  # DLPACK_FLAG_BITMASK_READ_ONLY
 
@@ -132,7 +108,7 @@ def _ask(obj: Any, what: str) -> Any:
 def _decode(tensor: DLTensor, what: str) -> tuple[int, int, tuple[int, ...], tuple[int, ...], int, int]:
     if tensor.device.type not in _DEVICES:
         raise NotSupported(f"{what} is on DLPack device type {tensor.device.type}, which no plugin uses")
-    code = _CODES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+    code = _CODES.get((tensor.code, tensor.bits, tensor.lanes))
     if code is None:
         raise NotSupported(
             f"{what} has elements that no tensor has: DLPack type {tensor.code}, {tensor.bits} bits, "
@@ -176,9 +152,9 @@ def export_dlpack(tensor: View, owner: object, *, versioned: bool) -> object:
     Raises:
         NotSupported: DLPack has no such element type, or memory ran out.
     """
-    pair = _TYPE_OF_CODE.get(tensor.dtype)
-    if pair is None:
-        raise NotSupported(f"DLPack has no element type for {DTYPES[tensor.dtype].name}")
+    dtype = DTYPES.get(tensor.dtype)
+    if dtype is None:
+        raise NotSupported(f"DLPack has no element type for {dtype_name(tensor.dtype)}")
     numbers = ctypes.c_int64 * max(len(tensor.shape), 1)
     shape, strides = numbers(*tensor.shape), numbers(*tensor.strides)
     pointer = ctypes.POINTER(ctypes.c_int64)
@@ -186,8 +162,7 @@ def export_dlpack(tensor: View, owner: object, *, versioned: bool) -> object:
         tensor.data or None,
         DLDevice(*dlpack_device(tensor.device_type, tensor.device_index)),
         len(tensor.shape),
-        *pair,
-        1,
+        *dtype.dlpack,
         ctypes.cast(shape, pointer),
         ctypes.cast(strides, pointer),
         0,

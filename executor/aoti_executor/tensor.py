@@ -6,7 +6,7 @@ import ctypes
 import sys
 from typing import TYPE_CHECKING, Any
 
-from aoti_abi.codes import DTYPES, device_name
+from aoti_abi.codes import device_name, dtype_name
 from aoti_abi.errors import InvalidArgument, NotSupported
 from aoti_executor.views import TYPESTR_OF, View, contiguous, packed
 
@@ -52,7 +52,7 @@ class Tensor:
     @property
     def dtype(self) -> str:
         """PyTorch's name of the element type, as "float32"."""
-        return DTYPES[self.view.dtype].name
+        return dtype_name(self.view.dtype)
 
     @property
     def device(self) -> str:
@@ -270,8 +270,9 @@ def extended_dtype(name: str) -> Any:
         ml_dtypes = None
     scalar = getattr(ml_dtypes, name, None)
     if scalar is None:
+        install = "pip install ml_dtypes, which has it, or " if ml_dtypes is None else ""
         raise NotSupported(
-            f"numpy has no {name}",
-            hint=f"pip install ml_dtypes, which has it, or take the tensor with torch.from_dlpack ({name})",
+            f"numpy has no {name}" + (", nor has ml_dtypes" if ml_dtypes else ""),
+            hint=f"{install}take the tensor with torch.from_dlpack ({name})",
         )
     return scalar

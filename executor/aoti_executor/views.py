@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, NamedTuple
 
-from aoti_abi.codes import DTYPES, DTYPES_BY_NAME, device_name, dtype_name
+from aoti_abi.codes import DTYPES, DTYPES_BY_NAME, device_name, dtype_name, itemsize
 from aoti_abi.errors import InvalidArgument
 from aoti_executor.native import load
 
@@ -40,7 +40,7 @@ class View(NamedTuple):
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""
-        return DTYPES[self.dtype].itemsize
+        return itemsize(self.dtype)
 
     @property
     def span(self) -> int:
@@ -57,20 +57,9 @@ class View(NamedTuple):
 
 #: ``__array_interface__`` type strings of this machine's byte order, without ``V`` (void) types.
 TYPESTR: dict[str, int] = {
-    "|u1": 0,
-    "|i1": 1,
-    "<i2": 2,
-    "<i4": 3,
-    "<i8": 4,
-    "<f2": 5,
-    "<f4": 6,
-    "<f8": 7,
-    "<c8": 9,
-    "<c16": 10,
-    "|b1": 11,
-    "<u2": 27,
-    "<u4": 28,
-    "<u8": 29,
+    f"{'|' if dtype.itemsize == 1 else '<'}{dtype.kind[0]}{dtype.itemsize}": dtype.code
+    for dtype in DTYPES.values()
+    if dtype.numpy is not None
 }
 TYPESTR_OF: dict[int, str] = {code: text for text, code in TYPESTR.items()}
 

@@ -163,7 +163,7 @@ static AOTITorchError convolution(const struct call *call, AtenTensorHandle *ret
     TRY(geometry_check(dims, sizes, NULL, 0, type, plain, &geometry, function));
     memcpy(strides, plain, sizeof strides);
     /* As ATen: a weight packed for oneDNN makes the result lie with its channels innermost. */
-    bool packed = call->weight->layout == aoti_torch_layout__mkldnn() && dims >= 4;
+    bool packed = call->weight->layout == LAYOUT_MKLDNN && dims >= 4;
     if (packed || ((channels_last(call->input) || channels_last(call->weight)) &&
                    (dims == 4 || type == DTYPE_FLOAT32))) {
         int64_t stride = s.out_channels > 1 ? s.out_channels : 1;

@@ -9,6 +9,7 @@
 
 #include "aoti_host.h"
 #include "aoti_shim.h"
+#include "codes.h"
 
 /* --- errors (error.c) ---------------------------------------------------------------------------------- */
 
@@ -45,32 +46,7 @@ __attribute__((format(printf, 3, 4))) void shim_set_error(int32_t code, const ch
         }                                       \
     } while (0)
 
-/* --- element types (dtype.c) --------------------------------------------------------------------------- */
-
-enum dtype {
-    DTYPE_UINT8 = 0,
-    DTYPE_INT8 = 1,
-    DTYPE_INT16 = 2,
-    DTYPE_INT32 = 3,
-    DTYPE_INT64 = 4,
-    DTYPE_FLOAT16 = 5,
-    DTYPE_FLOAT32 = 6,
-    DTYPE_FLOAT64 = 7,
-    DTYPE_COMPLEX32 = 8,
-    DTYPE_COMPLEX64 = 9,
-    DTYPE_COMPLEX128 = 10,
-    DTYPE_BOOL = 11,
-    DTYPE_BFLOAT16 = 15,
-    DTYPE_FLOAT8_E5M2 = 23,
-    DTYPE_FLOAT8_E4M3FN = 24,
-    DTYPE_FLOAT8_E5M2FNUZ = 25,
-    DTYPE_FLOAT8_E4M3FNUZ = 26,
-    DTYPE_UINT16 = 27,
-    DTYPE_UINT32 = 28,
-    DTYPE_UINT64 = 29,
-    DTYPE_FLOAT8_E8M0FNU = 44,
-    DTYPE_FLOAT4_E2M1FN_X2 = 45,
-};
+/* --- element types (codes.c, dtype.c) ------------------------------------------------------------------ */
 
 /* Bytes of one element; 0 for a code that is no element type of ours. */
 size_t dtype_itemsize(int32_t dtype);
@@ -82,7 +58,7 @@ bool dtype_is_integral(int32_t dtype);
 
 /* --- devices (device.c) -------------------------------------------------------------------------------- */
 
-enum { DEVICE_CPU = 0, DEVICE_CUDA = 1, DEVICE_TYPES = 32, DEVICE_INDEXES = 64 };
+enum { DEVICE_TYPES = 32, DEVICE_INDEXES = 64 };
 
 struct device {
     int32_t type;

@@ -117,7 +117,7 @@ AOTITorchError tensor_from_packed(const void *data, int64_t ndim, const int64_t 
             at[dim] = 0;
         }
     }
-    tensor->layout = aoti_torch_layout__mkldnn();
+    tensor->layout = LAYOUT_MKLDNN;
     *out = tensor;
     return AOTI_OK;
 }

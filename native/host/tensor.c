@@ -126,7 +126,7 @@ static AOTITorchError from_blob(void *data, int64_t ndim, const int64_t *sizes, 
     struct geometry geometry;
     struct device device;
     struct storage *storage;
-    if (layout != aoti_torch_layout_strided()) {
+    if (layout != LAYOUT_STRIDED) {
         return shim_fail(AOTI_NOT_SUPPORTED, function, "layout %d is not strided", (int)layout);
     }
     TRY(device_resolve(device_type, device_index, &device, function));
@@ -161,7 +161,7 @@ AOTITorchError aoti_torch_create_tensor_from_blob_v2(void *data, int64_t ndim, c
                                                      const uint8_t *opaque_metadata,
                                                      int64_t opaque_metadata_size) {
     REQUIRE_OUT(ret);
-    if (layout == aoti_torch_layout__mkldnn() && device_type == DEVICE_CPU && storage_offset == 0) {
+    if (layout == LAYOUT_MKLDNN && device_type == DEVICE_CPU && storage_offset == 0) {
         return tensor_from_packed(data, ndim, sizes_ptr, dtype, opaque_metadata, opaque_metadata_size, ret,
                                   __func__);
     }

@@ -72,25 +72,6 @@ def test_the_library_needs_only_the_c_library(shim_path: str) -> None:
     assert not {name for name in undefined if name.startswith(("_Z", "cuda", "Py", "_Unwind"))}
 
 
-def test_prototypes_are_those_of_pytorchs_headers(compile_library: Any) -> None:
-    # A second declaration that differs in any type is an error.
-    lines = ["#include <aoti_host.h>"]
-    for name in sorted(COMMON_SHIMS):
-        text = shim_catalogue.signature(name)
-        assert text is not None
-        for theirs, ours in (
-            ("c10::BFloat16", "uint16_t"),
-            ("c10::Half", "uint16_t"),
-            ("c10::complex<float>", "struct aoti_complex64"),
-            ("c10::complex<double>", "struct aoti_complex128"),
-            ("()", "(void)"),
-        ):
-            text = text.replace(theirs, ours)
-        lines.append(text + ";")
-    include = os.path.join(os.path.dirname(__file__), "..", "..", "native", "include")
-    assert compile_library("\n".join(lines), f"-I{include}")
-
-
 def test_the_headers_serve_c_and_cxx(compile_library: Any) -> None:
     include = os.path.join(os.path.dirname(__file__), "..", "..", "native", "include")
     source = "#include <aoti_shim.h>\nint size(void) { return sizeof(struct aoti_device_ops); }\n"
