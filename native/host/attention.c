@@ -44,24 +44,24 @@ struct problem {
     bool causal;
 };
 
-static AOTITorchError attend(const struct problem *p, const char *function) {
+static AOTITorchError attend(const struct problem *p) {
     int64_t item = (int64_t)dtype_itemsize(p->type);
     int64_t bytes;
     char *scores = NULL;
     if (__builtin_mul_overflow(p->keys, ROWS * item, &bytes) ||
         (scores = malloc((size_t)bytes + 1)) == NULL) {
-        return shim_fail(AOTI_MEMORY_ALLOCATION_FAILED, function, "no memory for %d rows of %lld scores",
-                         ROWS, (long long)p->keys);
+        return FAIL(AOTI_MEMORY_ALLOCATION_FAILED, "no memory for %d rows of %lld scores", ROWS,
+                    (long long)p->keys);
     }
     AOTITorchError code = AOTI_OK;
     for (int64_t h = 0; h < p->heads; h++) {
-        for (int64_t first = 0; first < p->queries && code == AOTI_OK; first += ROWS) {
+        for (int64_t first = 0; first < p->queries; first += ROWS) {
             int64_t rows = p->queries - first < ROWS ? p->queries - first : ROWS, at = h * p->queries + first;
-            code = gemm(p->type, rows, p->keys, p->depth, p->scale,
-                        (struct matrix){p->q + at * p->depth * item, p->depth, 1},
-                        (struct matrix){p->k + h * p->keys * p->depth * item, 1, p->depth}, 0,
-                        (struct matrix){scores, p->keys, 1}, function);
-            for (int64_t i = 0; i < rows && code == AOTI_OK; i++) {
+            TRY_OR_DONE(gemm(p->type, rows, p->keys, p->depth, p->scale,
+                             (struct matrix){p->q + at * p->depth * item, p->depth, 1},
+                             (struct matrix){p->k + h * p->keys * p->depth * item, 1, p->depth}, 0,
+                             (struct matrix){scores, p->keys, 1}));
+            for (int64_t i = 0; i < rows; i++) {
                 int64_t allowed = p->causal && first + i + 1 < p->keys ? first + i + 1 : p->keys;
                 char *mask = p->mask != NULL ? p->mask + (at + i) * p->keys * item : NULL;
                 if (p->type == DTYPE_FLOAT32) {
@@ -74,35 +74,33 @@ static AOTITorchError attend(const struct problem *p, const char *function) {
                         softmax_double(row, p->keys, (double *)(void *)mask, allowed);
                 }
             }
-            if (code == AOTI_OK) {
-                code = gemm(p->type, rows, p->values, p->keys, 1, (struct matrix){scores, p->keys, 1},
-                            (struct matrix){p->v + h * p->keys * p->values * item, p->values, 1}, 0,
-                            (struct matrix){p->out + at * p->values * item, p->values, 1}, function);
-            }
+            TRY_OR_DONE(gemm(p->type, rows, p->values, p->keys, 1, (struct matrix){scores, p->keys, 1},
+                             (struct matrix){p->v + h * p->keys * p->values * item, p->values, 1}, 0,
+                             (struct matrix){p->out + at * p->values * item, p->values, 1}));
         }
     }
+done:
     free(scores);
     return code;
 }
 
 /* The mask broadcast to (batch, heads, queries, keys), in the accumulator's type; a boolean one: 0, -inf. */
-static AOTITorchError read_mask(AtenTensorHandle mask, const int64_t *sizes, int32_t type, char **buffer,
-                                const char *function) {
+static AOTITorchError read_mask(AtenTensorHandle mask, const int64_t *sizes, int32_t type, char **buffer) {
     AtenTensorHandle full;
-    TRY(tensor_empty(4, sizes, NULL, type, (struct device){DEVICE_CPU, -1}, &full, function));
-    AOTITorchError code = tensor_copy(full, mask, function);
-    if (code == AOTI_OK) {
-        void *copy;
-        code = tensor_to_buffer(full, type, &copy, function);
-        *buffer = copy;
-        for (int64_t i = 0; code == AOTI_OK && mask->dtype == DTYPE_BOOL && i < full->numel; i++) {
-            if (type == DTYPE_FLOAT32) {
-                ((float *)copy)[i] = ((float *)copy)[i] != 0 ? 0 : -INFINITY;
-            } else {
-                ((double *)copy)[i] = ((double *)copy)[i] != 0 ? 0 : -(double)INFINITY;
-            }
+    TRY(tensor_empty(4, sizes, NULL, type, (struct device){DEVICE_CPU, -1}, &full));
+    AOTITorchError code;
+    void *copy;
+    TRY_OR_DONE(tensor_copy(full, mask));
+    TRY_OR_DONE(tensor_to_buffer(full, type, &copy));
+    *buffer = copy;
+    for (int64_t i = 0; mask->dtype == DTYPE_BOOL && i < full->numel; i++) {
+        if (type == DTYPE_FLOAT32) {
+            ((float *)copy)[i] = ((float *)copy)[i] != 0 ? 0 : -INFINITY;
+        } else {
+            ((double *)copy)[i] = ((double *)copy)[i] != 0 ? 0 : -(double)INFINITY;
         }
     }
+done:
     tensor_delete(full);
     return code;
 }
@@ -149,46 +147,38 @@ AOTITorchError aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(
         .causal = is_causal != 0,
     };
     void *buffers[3] = {NULL, NULL, NULL};
-    AOTITorchError code = tensor_to_buffer(query, type, &buffers[0], __func__);
-    code = code != AOTI_OK ? code : tensor_to_buffer(key, type, &buffers[1], __func__);
-    code = code != AOTI_OK ? code : tensor_to_buffer(value, type, &buffers[2], __func__);
-    if (code == AOTI_OK && mask != NULL) {
-        code = read_mask(mask, (int64_t[]){q[0], q[1], q[2], k[2]}, type, &p.mask, __func__);
+    AOTITorchError code;
+    TRY_OR_DONE(tensor_to_buffer(query, type, &buffers[0]));
+    TRY_OR_DONE(tensor_to_buffer(key, type, &buffers[1]));
+    TRY_OR_DONE(tensor_to_buffer(value, type, &buffers[2]));
+    if (mask != NULL) {
+        TRY_OR_DONE(read_mask(mask, (int64_t[]){q[0], q[1], q[2], k[2]}, type, &p.mask));
     }
-    code = code != AOTI_OK ? code : tensor_empty(4, sizes, strides, dtype, cpu, &out, __func__);
-    code = code != AOTI_OK ? code : tensor_empty(3, sizes, sum_strides, type, cpu, &log_sum, __func__);
-    code = code != AOTI_OK ? code : tensor_empty(4, sizes, NULL, type, cpu, &results, __func__);
-    code = code != AOTI_OK ? code : tensor_empty(3, sizes, NULL, type, cpu, &sums, __func__);
-    if (code == AOTI_OK && p.heads * p.queries != 0) {
+    TRY_OR_DONE(tensor_empty(4, sizes, strides, dtype, cpu, &out));
+    TRY_OR_DONE(tensor_empty(3, sizes, sum_strides, type, cpu, &log_sum));
+    TRY_OR_DONE(tensor_empty(4, sizes, NULL, type, cpu, &results));
+    TRY_OR_DONE(tensor_empty(3, sizes, NULL, type, cpu, &sums));
+    if (p.heads * p.queries != 0) {
         p.q = buffers[0];
         p.k = buffers[1];
         p.v = buffers[2];
         p.out = results->storage->data;
         p.log_sum = sums->storage->data;
-        code = attend(&p, __func__);
-        code = code != AOTI_OK ? code : tensor_copy(out, results, __func__);
-        code = code != AOTI_OK ? code : tensor_copy(log_sum, sums, __func__);
+        TRY_OR_DONE(attend(&p));
+        TRY_OR_DONE(tensor_copy(out, results));
+        TRY_OR_DONE(tensor_copy(log_sum, sums));
     }
+    *ret0 = out;
+    *ret1 = log_sum;
+    out = log_sum = NULL; /* the caller's now */
+done:
     for (int i = 0; i < 3; i++) {
         free(buffers[i]);
     }
     free(p.mask);
-    if (results != NULL) {
-        tensor_delete(results);
-    }
-    if (sums != NULL) {
-        tensor_delete(sums);
-    }
-    if (code != AOTI_OK) {
-        if (out != NULL) {
-            tensor_delete(out);
-        }
-        if (log_sum != NULL) {
-            tensor_delete(log_sum);
-        }
-        return code;
-    }
-    *ret0 = out;
-    *ret1 = log_sum;
-    return AOTI_OK;
+    tensor_drop(results);
+    tensor_drop(sums);
+    tensor_drop(out);
+    tensor_drop(log_sum);
+    return code;
 }

@@ -25,15 +25,15 @@ static bool channels_last(const struct AtenTensorOpaque *tensor) {
 
 /* One value for every dimension, or one for each. */
 static AOTITorchError parameter(const int64_t *values, int64_t count, int64_t dims, int64_t least,
-                                int64_t *out, const char *name, const char *function) {
+                                int64_t *out, const char *name) {
     if (values == NULL || (count != 1 && count != dims)) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "'%s' has %lld values for %lld dimensions", name,
-                         values == NULL ? 0LL : (long long)count, (long long)dims);
+        return FAIL(AOTI_INVALID_ARGUMENT, "'%s' has %lld values for %lld dimensions", name,
+                    values == NULL ? 0LL : (long long)count, (long long)dims);
     }
     for (int64_t d = 0; d < dims; d++) {
         int64_t value = values[count == 1 ? 0 : d];
         if (value < least || value > INT32_MAX) {
-            return shim_fail(AOTI_INVALID_ARGUMENT, function, "'%s' is %lld", name, (long long)value);
+            return FAIL(AOTI_INVALID_ARGUMENT, "'%s' is %lld", name, (long long)value);
         }
         out[SPACE - dims + d] = value;
     }
@@ -54,23 +54,22 @@ struct call {
     int64_t scalar_count;
 };
 
-static AOTITorchError shape_of(const struct call *call, struct shape *s, const char *function) {
+static AOTITorchError shape_of(const struct call *call, struct shape *s) {
     AtenTensorHandle input = call->input, weight = call->weight;
     int64_t dims = input->ndim - 2, extra[SPACE] = {0};
     if (dims < 1 || dims > SPACE || weight->ndim != input->ndim) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "a %lld-d input and a %lld-d weight",
-                         (long long)input->ndim, (long long)weight->ndim);
+        return FAIL(AOTI_INVALID_ARGUMENT, "a %lld-d input and a %lld-d weight", (long long)input->ndim,
+                    (long long)weight->ndim);
     }
     *s = (struct shape){.transposed = call->transposed, .groups = call->groups};
     for (int d = 0; d < SPACE; d++) {
         s->in[d] = s->out[d] = s->kernel[d] = s->stride[d] = s->dilation[d] = 1;
     }
-    TRY(parameter(call->stride, call->stride_count, dims, 1, s->stride, "stride", function));
-    TRY(parameter(call->padding, call->padding_count, dims, 0, s->padding, "padding", function));
-    TRY(parameter(call->dilation, call->dilation_count, dims, 1, s->dilation, "dilation", function));
+    TRY(parameter(call->stride, call->stride_count, dims, 1, s->stride, "stride"));
+    TRY(parameter(call->padding, call->padding_count, dims, 0, s->padding, "padding"));
+    TRY(parameter(call->dilation, call->dilation_count, dims, 1, s->dilation, "dilation"));
     if (call->transposed) {
-        TRY(parameter(call->output_padding, call->output_padding_count, dims, 0, extra, "output_padding",
-                      function));
+        TRY(parameter(call->output_padding, call->output_padding_count, dims, 0, extra, "output_padding"));
     }
     s->samples = input->sizes[0];
     s->in_channels = input->sizes[1];
@@ -80,23 +79,20 @@ static AOTITorchError shape_of(const struct call *call, struct shape *s, const c
         (!call->transposed && other % call->groups != 0) ||
         given != (call->transposed ? s->in_channels : s->in_channels / call->groups) ||
         __builtin_mul_overflow(other, call->transposed ? call->groups : 1, &s->out_channels)) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function,
-                         "%lld input channels, a weight (%lld, %lld) and %lld groups",
-                         (long long)s->in_channels, (long long)weight->sizes[0], (long long)weight->sizes[1],
-                         (long long)call->groups);
+        return FAIL(AOTI_INVALID_ARGUMENT, "%lld input channels, a weight (%lld, %lld) and %lld groups",
+                    (long long)s->in_channels, (long long)weight->sizes[0], (long long)weight->sizes[1],
+                    (long long)call->groups);
     }
     for (int64_t d = SPACE - dims; d < SPACE; d++) {
         int64_t in = input->sizes[d - SPACE + dims + 2], kernel = weight->sizes[d - SPACE + dims + 2];
         /* With sizes and parameters below 2^31 nothing here overflows. */
         if (in > INT32_MAX || kernel > INT32_MAX || kernel < 1) {
-            return shim_fail(AOTI_INVALID_ARGUMENT, function,
-                             "a kernel of size %lld on an input of size %lld", (long long)kernel,
-                             (long long)in);
+            return FAIL(AOTI_INVALID_ARGUMENT, "a kernel of size %lld on an input of size %lld",
+                        (long long)kernel, (long long)in);
         }
         int64_t reach;
         if (__builtin_mul_overflow(s->dilation[d], kernel - 1, &reach) || reach > INT32_MAX) {
-            return shim_fail(AOTI_INVALID_ARGUMENT, function, "a dilated kernel of size %lld",
-                             (long long)kernel);
+            return FAIL(AOTI_INVALID_ARGUMENT, "a dilated kernel of size %lld", (long long)kernel);
         }
         s->in[d] = in;
         s->kernel[d] = kernel;
@@ -107,8 +103,8 @@ static AOTITorchError shape_of(const struct call *call, struct shape *s, const c
             s->out[d] = room < 0 ? 0 : room / s->stride[d] + 1;
         }
         if (s->out[d] < 1) {
-            return shim_fail(
-                AOTI_INVALID_ARGUMENT, function,
+            return FAIL(
+                AOTI_INVALID_ARGUMENT,
                 "a kernel of size %lld (dilated %lld) does not fit an input of size %lld, padding %lld",
                 (long long)kernel, (long long)reach + 1, (long long)in, (long long)s->padding[d]);
         }
@@ -130,28 +126,27 @@ static void fill_bias(int32_t type, const struct shape *s, const void *bias, voi
     }
 }
 
-static AOTITorchError convolution(const struct call *call, AtenTensorHandle *ret, const char *function) {
+static AOTITorchError convolution(const struct call *call, AtenTensorHandle *ret) {
     AtenTensorHandle operands[] = {call->input, call->weight, call->bias};
     static const char *const names[] = {"input", "weight", "bias"};
     for (int i = 0; i < (call->bias != NULL ? 3 : 2); i++) {
         if (!shim_is_tensor(operands[i]) || operands[i]->storage == NULL || !tensor_on_cpu(operands[i])) {
-            return shim_fail(AOTI_INVALID_ARGUMENT, function, "'%s' is not a CPU tensor of this host",
-                             names[i]);
+            return FAIL(AOTI_INVALID_ARGUMENT, "'%s' is not a CPU tensor of this host", names[i]);
         }
         if (operands[i]->dtype != call->input->dtype) {
-            return shim_fail(AOTI_INVALID_ARGUMENT, function, "'%s' is %s, the input is %s", names[i],
-                             dtype_text(operands[i]->dtype), dtype_text(call->input->dtype));
+            return FAIL(AOTI_INVALID_ARGUMENT, "'%s' is %s, the input is %s", names[i],
+                        dtype_text(operands[i]->dtype), dtype_text(call->input->dtype));
         }
     }
     int32_t dtype = call->input->dtype, type = accumulator_of(dtype);
     if (type != DTYPE_FLOAT32 && type != DTYPE_FLOAT64) {
-        return shim_fail(AOTI_NOT_SUPPORTED, function, "no convolution of %s", dtype_text(dtype));
+        return FAIL(AOTI_NOT_SUPPORTED, "no convolution of %s", dtype_text(dtype));
     }
     struct shape s;
-    TRY(shape_of(call, &s, function));
+    TRY(shape_of(call, &s));
     if (call->bias != NULL && (call->bias->ndim != 1 || call->bias->sizes[0] != s.out_channels)) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function,
-                         "the bias is not one value for each of %lld channels", (long long)s.out_channels);
+        return FAIL(AOTI_INVALID_ARGUMENT, "the bias is not one value for each of %lld channels",
+                    (long long)s.out_channels);
     }
     int64_t dims = call->input->ndim, sizes[5], strides[5], plain[5];
     sizes[0] = s.samples;
@@ -160,7 +155,7 @@ static AOTITorchError convolution(const struct call *call, AtenTensorHandle *ret
         sizes[d] = s.out[SPACE - dims + d];
     }
     struct geometry geometry;
-    TRY(geometry_check(dims, sizes, NULL, 0, type, plain, &geometry, function));
+    TRY(geometry_check(dims, sizes, NULL, 0, type, plain, &geometry));
     memcpy(strides, plain, sizeof strides);
     /* As ATen: a weight packed for oneDNN makes the result lie with its channels innermost. */
     bool packed = call->weight->layout == LAYOUT_MKLDNN && dims >= 4;
@@ -176,45 +171,39 @@ static AOTITorchError convolution(const struct call *call, AtenTensorHandle *ret
     }
     void *in = NULL, *weight = NULL, *bias = NULL, *buffer = NULL;
     AtenTensorHandle out = NULL;
-    AOTITorchError code =
-        tensor_empty(dims, sizes, strides, dtype, (struct device){DEVICE_CPU, -1}, &out, function);
-    if (code == AOTI_OK) {
-        code = tensor_to_buffer(call->input, type, &in, function);
+    AOTITorchError code;
+    TRY_OR_DONE(tensor_empty(dims, sizes, strides, dtype, (struct device){DEVICE_CPU, -1}, &out));
+    TRY_OR_DONE(tensor_to_buffer(call->input, type, &in));
+    TRY_OR_DONE(tensor_to_buffer(call->weight, type, &weight));
+    if (call->bias != NULL) {
+        TRY_OR_DONE(tensor_to_buffer(call->bias, type, &bias));
     }
-    if (code == AOTI_OK) {
-        code = tensor_to_buffer(call->weight, type, &weight, function);
+    if ((buffer = malloc(geometry.nbytes + 1)) == NULL) {
+        code = FAIL(AOTI_MEMORY_ALLOCATION_FAILED, "no memory for %zu bytes", geometry.nbytes);
+        goto done;
     }
-    if (code == AOTI_OK && call->bias != NULL) {
-        code = tensor_to_buffer(call->bias, type, &bias, function);
-    }
-    if (code == AOTI_OK && (buffer = malloc(geometry.nbytes + 1)) == NULL) {
-        code = shim_fail(AOTI_MEMORY_ALLOCATION_FAILED, function, "no memory for %zu bytes", geometry.nbytes);
-    }
-    if (code == AOTI_OK && out->numel != 0) {
+    if (out->numel != 0) {
         fill_bias(type, &s, bias, buffer);
-        code = convolve(type, &s, in, weight, buffer, function);
-        if (code == AOTI_OK && call->binary != NULL) {
-            code = combine(call->binary, call->alpha, type, buffer, dims, sizes, call->other, function);
+        TRY_OR_DONE(convolve(type, &s, in, weight, buffer));
+        if (call->binary != NULL) {
+            TRY_OR_DONE(combine(call->binary, call->alpha, type, buffer, dims, sizes, call->other));
         }
-        if (code == AOTI_OK && call->attribute != NULL) {
-            code = pointwise(call->attribute, call->scalars, call->scalar_count, call->algorithm, type,
-                             buffer, out->numel, function);
+        if (call->attribute != NULL) {
+            TRY_OR_DONE(pointwise(call->attribute, call->scalars, call->scalar_count, call->algorithm, type,
+                                  buffer, out->numel));
         }
         strided_copy(dims, sizes, (struct strided){tensor_data(out), out->strides, dtype},
                      (struct strided){buffer, plain, type});
     }
+    *ret = out;
+    out = NULL; /* the caller's now */
+done:
     free(in);
     free(weight);
     free(bias);
     free(buffer);
-    if (code != AOTI_OK) {
-        if (out != NULL) {
-            tensor_delete(out);
-        }
-        return code;
-    }
-    *ret = out;
-    return AOTI_OK;
+    tensor_drop(out);
+    return code;
 }
 
 /* A call with nothing fused to it; the rest is the caller's to fill in. */
@@ -250,7 +239,8 @@ AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, AtenTensorHand
     call.transposed = transposed != 0;
     call.output_padding = output_padding;
     call.output_padding_count = output_padding_len_;
-    return convolution(&call, ret0, __func__);
+    TRY(convolution(&call, ret0));
+    return AOTI_OK;
 }
 
 AOTITorchError aoti_torch_convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle bias,
@@ -266,7 +256,8 @@ AOTITorchError aoti_torch_convolution(AtenTensorHandle input, AtenTensorHandle w
     call.transposed = transposed != 0;
     call.output_padding = output_padding_ptr;
     call.output_padding_count = output_padding_size;
-    return convolution(&call, ret, __func__);
+    TRY(convolution(&call, ret));
+    return AOTI_OK;
 }
 
 AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise(
@@ -284,7 +275,8 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise(
     call.algorithm = algorithm;
     call.scalars = scalars;
     call.scalar_count = scalars_len_;
-    return convolution(&call, ret0, __func__);
+    TRY(convolution(&call, ret0));
+    return AOTI_OK;
 }
 
 AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary(
@@ -306,7 +298,8 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary(
     call.algorithm = unary_algorithm;
     call.scalars = unary_scalars;
     call.scalar_count = unary_scalars_len_;
-    return convolution(&call, ret0, __func__);
+    TRY(convolution(&call, ret0));
+    return AOTI_OK;
 }
 
 /* The same, written over `other`, which is returned. */
@@ -322,9 +315,14 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary_(
     TRY(aoti_torch_cpu_mkldnn__convolution_pointwise_binary(
         X, other, W, B, padding, padding_len_, stride, stride_len_, dilation, dilation_len_, groups,
         binary_attr, alpha, unary_attr, unary_scalars, unary_scalars_len_, unary_algorithm, &result));
-    AOTITorchError code = same_sizes(other, result)
-                              ? tensor_copy(other, result, __func__)
-                              : FAIL(AOTI_INVALID_ARGUMENT, "'other' does not have the sizes of the result");
+    AOTITorchError code;
+    if (!same_sizes(other, result)) {
+        code = FAIL(AOTI_INVALID_ARGUMENT, "'other' does not have the sizes of the result");
+        goto done;
+    }
+    TRY_OR_DONE(tensor_copy(other, result));
+    TRY_OR_DONE(aoti_torch_new_tensor_handle(other, ret0));
+done:
     tensor_delete(result);
-    return code != AOTI_OK ? code : aoti_torch_new_tensor_handle(other, ret0);
+    return code;
 }

@@ -75,16 +75,17 @@ static size_t extent(const struct AtenTensorOpaque *tensor) {
 }
 
 /* A copy in host memory of everything between the first and the last element. */
-static AOTITorchError fetch(const struct AtenTensorOpaque *tensor, void **host, const char *function) {
+static AOTITorchError fetch(const struct AtenTensorOpaque *tensor, void **host) {
     size_t bytes = extent(tensor);
     *host = malloc(bytes);
     if (*host == NULL) {
-        return shim_fail(AOTI_MEMORY_ALLOCATION_FAILED, function, "no memory to stage %zu bytes", bytes);
+        return FAIL(AOTI_MEMORY_ALLOCATION_FAILED, "no memory to stage %zu bytes", bytes);
     }
     AOTITorchError code =
         device_copy(tensor->storage->device, *host, tensor_data(tensor), bytes, AOTI_COPY_DEVICE_TO_HOST);
     if (code != AOTI_OK) {
         free(*host);
+        *host = NULL;
     }
     return code;
 }
@@ -101,8 +102,7 @@ static bool same_layout(const struct AtenTensorOpaque *a, const struct AtenTenso
     return true;
 }
 
-static AOTITorchError copy_devices(AtenTensorHandle self, AtenTensorHandle src, const int64_t *src_strides,
-                                   const char *function) {
+static AOTITorchError copy_devices(AtenTensorHandle self, AtenTensorHandle src, const int64_t *src_strides) {
     bool to_cpu = tensor_on_cpu(self), from_cpu = tensor_on_cpu(src);
     struct device device = to_cpu ? src->storage->device : self->storage->device;
     bool one_device =
@@ -119,34 +119,33 @@ static AOTITorchError copy_devices(AtenTensorHandle self, AtenTensorHandle src, 
     void *source = NULL, *target = NULL;
     AOTITorchError code = AOTI_OK;
     if (!from_cpu) {
-        TRY(fetch(src, &source, function));
+        TRY_OR_DONE(fetch(src, &source));
     }
     if (!to_cpu) {
-        code = fetch(self, &target, function);
+        TRY_OR_DONE(fetch(self, &target));
     }
-    if (code == AOTI_OK) {
-        strided_copy(self->ndim, self->sizes,
-                     (struct strided){to_cpu ? tensor_data(self) : target, self->strides, self->dtype},
-                     (struct strided){from_cpu ? tensor_data(src) : source, src_strides, src->dtype});
-        if (!to_cpu) {
-            code = device_copy(self->storage->device, tensor_data(self), target, extent(self),
-                               AOTI_COPY_HOST_TO_DEVICE);
-            free(target);
-        }
+    strided_copy(self->ndim, self->sizes,
+                 (struct strided){to_cpu ? tensor_data(self) : target, self->strides, self->dtype},
+                 (struct strided){from_cpu ? tensor_data(src) : source, src_strides, src->dtype});
+    if (!to_cpu) {
+        TRY_OR_DONE(device_copy(self->storage->device, tensor_data(self), target, extent(self),
+                                AOTI_COPY_HOST_TO_DEVICE));
     }
+done:
     free(source);
+    free(target);
     return code;
 }
 
-AOTITorchError tensor_copy(AtenTensorHandle self, AtenTensorHandle src, const char *function) {
+AOTITorchError tensor_copy(AtenTensorHandle self, AtenTensorHandle src) {
     int64_t strides[MAX_DIMS]; /* of src, broadcast to the dimensions of self */
     if (!convert_supported(self->dtype, src->dtype)) {
-        return shim_fail(AOTI_NOT_SUPPORTED, function, "no conversion from %s to %s", dtype_text(src->dtype),
-                         dtype_text(self->dtype));
+        return FAIL(AOTI_NOT_SUPPORTED, "no conversion from %s to %s", dtype_text(src->dtype),
+                    dtype_text(self->dtype));
     }
     if (src->ndim > self->ndim) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "a %lld-d source does not fit a %lld-d target",
-                         (long long)src->ndim, (long long)self->ndim);
+        return FAIL(AOTI_INVALID_ARGUMENT, "a %lld-d source does not fit a %lld-d target",
+                    (long long)src->ndim, (long long)self->ndim);
     }
     for (int64_t d = self->ndim - 1, s = src->ndim - 1; d >= 0; d--, s--) {
         if (s < 0) {
@@ -156,49 +155,49 @@ AOTITorchError tensor_copy(AtenTensorHandle self, AtenTensorHandle src, const ch
         } else if (src->sizes[s] == 1) {
             strides[d] = 0;
         } else {
-            return shim_fail(AOTI_INVALID_ARGUMENT, function,
-                             "size %lld of the source does not broadcast to size %lld of the target",
-                             (long long)src->sizes[s], (long long)self->sizes[d]);
+            return FAIL(AOTI_INVALID_ARGUMENT,
+                        "size %lld of the source does not broadcast to size %lld of the target",
+                        (long long)src->sizes[s], (long long)self->sizes[d]);
         }
     }
     if (self->numel == 0) {
         return AOTI_OK;
     }
     if (!tensor_on_cpu(self) || !tensor_on_cpu(src)) {
-        return copy_devices(self, src, strides, function);
+        return copy_devices(self, src, strides);
     }
     strided_copy(self->ndim, self->sizes, (struct strided){tensor_data(self), self->strides, self->dtype},
                  (struct strided){tensor_data(src), strides, src->dtype});
     return AOTI_OK;
 }
 
-AOTITorchError tensor_to_buffer(AtenTensorHandle tensor, int32_t dtype, void **buffer, const char *function) {
+AOTITorchError tensor_to_buffer(AtenTensorHandle tensor, int32_t dtype, void **buffer) {
     *buffer = NULL;
     if (!convert_supported(dtype, tensor->dtype)) {
-        return shim_fail(AOTI_NOT_SUPPORTED, function, "no conversion from %s to %s",
-                         dtype_text(tensor->dtype), dtype_text(dtype));
+        return FAIL(AOTI_NOT_SUPPORTED, "no conversion from %s to %s", dtype_text(tensor->dtype),
+                    dtype_text(dtype));
     }
     int64_t strides[MAX_DIMS];
     size_t bytes;
     contiguous_strides(tensor->ndim, tensor->sizes, strides);
     if (__builtin_mul_overflow((size_t)tensor->numel, dtype_itemsize(dtype), &bytes) ||
         (*buffer = malloc(bytes == 0 ? 1 : bytes)) == NULL) {
-        return shim_fail(AOTI_MEMORY_ALLOCATION_FAILED, function, "no memory for a copy of %lld elements",
-                         (long long)tensor->numel);
+        return FAIL(AOTI_MEMORY_ALLOCATION_FAILED, "no memory for a copy of %lld elements",
+                    (long long)tensor->numel);
     }
     if (tensor->numel == 0) {
         return AOTI_OK;
     }
     void *host = NULL;
     if (!tensor_on_cpu(tensor)) {
-        AOTITorchError code = fetch(tensor, &host, function);
+        AOTITorchError code = fetch(tensor, &host);
         if (code != AOTI_OK) {
             free(*buffer);
             return code;
         }
     }
     strided_copy(tensor->ndim, tensor->sizes, (struct strided){*buffer, strides, dtype},
-                 (struct strided){host ? host : tensor_data(tensor), tensor->strides, tensor->dtype});
+                 (struct strided){host != NULL ? host : tensor_data(tensor), tensor->strides, tensor->dtype});
     free(host);
     return AOTI_OK;
 }
@@ -208,13 +207,15 @@ AOTITorchError aoti_torch_copy_(AtenTensorHandle self, AtenTensorHandle src, int
     (void)non_blocking;
     REQUIRE_DEFINED(self);
     REQUIRE_DEFINED(src);
-    return tensor_copy(self, src, __func__);
+    TRY(tensor_copy(self, src));
+    return AOTI_OK;
 }
 
 AOTITorchError aoti_torch_tensor_copy_(AtenTensorHandle src, AtenTensorHandle dst) {
     REQUIRE_DEFINED(src);
     REQUIRE_DEFINED(dst);
-    return tensor_copy(dst, src, __func__);
+    TRY(tensor_copy(dst, src));
+    return AOTI_OK;
 }
 
 AOTITorchError aoti_torch_clone(AtenTensorHandle self, AtenTensorHandle *ret) {
@@ -223,36 +224,36 @@ AOTITorchError aoti_torch_clone(AtenTensorHandle self, AtenTensorHandle *ret) {
     REQUIRE_OUT(ret);
     preserved_strides(self, strides);
     AtenTensorHandle clone;
-    TRY(tensor_empty(self->ndim, self->sizes, strides, self->dtype, self->storage->device, &clone, __func__));
-    AOTITorchError code = tensor_copy(clone, self, __func__);
+    TRY(tensor_empty(self->ndim, self->sizes, strides, self->dtype, self->storage->device, &clone));
+    AOTITorchError code;
+    TRY_OR_DONE(tensor_copy(clone, self));
+    *ret = clone;
+done:
     if (code != AOTI_OK) {
         tensor_delete(clone);
-        return code;
     }
-    *ret = clone;
-    return AOTI_OK;
+    return code;
 }
 
 AOTITorchError aoti_torch_clone_preserve_strides(AtenTensorHandle self, AtenTensorHandle *ret) {
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(ret);
     AtenTensorHandle clone;
-    TRY(tensor_empty(self->ndim, self->sizes, self->strides, self->dtype, self->storage->device, &clone,
-                     __func__));
+    TRY(tensor_empty(self->ndim, self->sizes, self->strides, self->dtype, self->storage->device, &clone));
     /* The bytes between the elements too: overlapping elements and gaps come out as they are. */
     AOTITorchError code = AOTI_OK;
     if (self->numel != 0 && tensor_on_cpu(self)) {
         memcpy(tensor_data(clone), tensor_data(self), extent(self));
     } else if (self->numel != 0) {
-        code = device_copy(self->storage->device, tensor_data(clone), tensor_data(self), extent(self),
-                           AOTI_COPY_ON_DEVICE);
-    }
-    if (code != AOTI_OK) {
-        tensor_delete(clone);
-        return code;
+        TRY_OR_DONE(device_copy(self->storage->device, tensor_data(clone), tensor_data(self), extent(self),
+                                AOTI_COPY_ON_DEVICE));
     }
     *ret = clone;
-    return AOTI_OK;
+done:
+    if (code != AOTI_OK) {
+        tensor_delete(clone);
+    }
+    return code;
 }
 
 AOTITorchError aoti_torch_zero_(AtenTensorHandle self) {
@@ -261,7 +262,8 @@ AOTITorchError aoti_torch_zero_(AtenTensorHandle self) {
         return AOTI_OK;
     }
     if (tensor_is_dense(self)) {
-        return device_fill(self->storage->device, tensor_data(self), 0, extent(self));
+        TRY(device_fill(self->storage->device, tensor_data(self), 0, extent(self)));
+        return AOTI_OK;
     }
     static const char zero[16];
     static const int64_t no_strides[MAX_DIMS];
@@ -271,11 +273,13 @@ AOTITorchError aoti_torch_zero_(AtenTensorHandle self) {
         return AOTI_OK;
     }
     void *host;
-    TRY(fetch(self, &host, __func__));
+    TRY(fetch(self, &host));
     strided_copy(self->ndim, self->sizes, (struct strided){host, self->strides, self->dtype},
                  (struct strided){(void *)zero, no_strides, self->dtype});
-    AOTITorchError code =
-        device_copy(self->storage->device, tensor_data(self), host, extent(self), AOTI_COPY_HOST_TO_DEVICE);
+    AOTITorchError code;
+    TRY_OR_DONE(
+        device_copy(self->storage->device, tensor_data(self), host, extent(self), AOTI_COPY_HOST_TO_DEVICE));
+done:
     free(host);
     return code;
 }

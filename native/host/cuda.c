@@ -154,5 +154,6 @@ int32_t aoti_shim_load_cuda(const char *libcudart_path) {
         .release_pinned = release_pinned,
     };
     /* The library stays open: the table points into it. */
-    return aoti_shim_register_device(DEVICE_CUDA, &ops);
+    TRY(aoti_shim_register_device(DEVICE_CUDA, &ops));
+    return AOTI_OK;
 }

@@ -30,28 +30,29 @@ int32_t aoti_shim_has_device(int32_t device_type) {
            (device_type > 0 && device_type < DEVICE_TYPES && atomic_load(&registered[device_type]));
 }
 
-static AOTITorchError table_of(int32_t type, const struct aoti_device_ops **ops, const char *function) {
+static AOTITorchError table_of(int32_t type, const struct aoti_device_ops **ops) {
     if (type <= 0 || type >= DEVICE_TYPES || !atomic_load_explicit(&registered[type], memory_order_acquire)) {
-        return shim_fail(AOTI_NOT_SUPPORTED, function, "device type %d is not registered with this host%s",
-                         (int)type, type == DEVICE_CUDA ? " (aoti_shim_load_cuda does it)" : "");
+        return FAIL(AOTI_NOT_SUPPORTED, "device type %d is not registered with this host%s", (int)type,
+                    type == DEVICE_CUDA ? " (aoti_shim_load_cuda does it)" : "");
     }
     *ops = &tables[type];
     return AOTI_OK;
 }
 
 static AOTITorchError device_failed(const struct aoti_device_ops *ops, int error, const char *action,
-                                    AOTITorchError code, const char *function) {
+                                    AOTITorchError code) {
     const char *text = ops->error_text != NULL ? ops->error_text(ops->context, error) : NULL;
-    return shim_fail(code, function, "%s failed with device error %d%s%s", action, error,
-                     text != NULL ? ": " : "", text != NULL ? text : "");
+    return FAIL(code, "%s failed with device error %d%s%s", action, error, text != NULL ? ": " : "",
+                text != NULL ? text : "");
 }
 
 AOTITorchError device_get_current(int32_t type, int32_t *index) {
     const struct aoti_device_ops *ops = NULL;
-    TRY(table_of(type, &ops, __func__));
+    TRY(table_of(type, &ops));
     int error = ops->get_device(ops->context, index);
     if (error != 0) {
-        return device_failed(ops, error, "asking for the current device", AOTI_ACCESS_FAILED, __func__);
+        TRY(device_failed(ops, error, "asking for the current device", AOTI_ACCESS_FAILED));
+        return AOTI_OK;
     }
     REQUIRE(*index >= 0 && *index < DEVICE_INDEXES, AOTI_INTERNAL, "current device %d is out of range",
             (int)*index);
@@ -60,22 +61,21 @@ AOTITorchError device_get_current(int32_t type, int32_t *index) {
 
 AOTITorchError device_set_current(int32_t type, int32_t index) {
     const struct aoti_device_ops *ops = NULL;
-    TRY(table_of(type, &ops, __func__));
+    TRY(table_of(type, &ops));
     int error = ops->set_device(ops->context, index);
-    return error == 0 ? AOTI_OK
-                      : device_failed(ops, error, "setting the device", AOTI_INVALID_ARGUMENT, __func__);
+    return error == 0 ? AOTI_OK : device_failed(ops, error, "setting the device", AOTI_INVALID_ARGUMENT);
 }
 
-AOTITorchError device_resolve(int32_t type, int32_t index, struct device *device, const char *function) {
+AOTITorchError device_resolve(int32_t type, int32_t index, struct device *device) {
     if (type == DEVICE_CPU) {
         *device = (struct device){DEVICE_CPU, -1};
         return AOTI_OK;
     }
     const struct aoti_device_ops *ops = NULL;
-    TRY(table_of(type, &ops, function));
+    TRY(table_of(type, &ops));
     if (index < -1 || index >= DEVICE_INDEXES) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "device index %d is outside -1 to %d", (int)index,
-                         DEVICE_INDEXES - 1);
+        return FAIL(AOTI_INVALID_ARGUMENT, "device index %d is outside -1 to %d", (int)index,
+                    DEVICE_INDEXES - 1);
     }
     if (index == -1) {
         TRY(device_get_current(type, &index));
@@ -86,7 +86,7 @@ AOTITorchError device_resolve(int32_t type, int32_t index, struct device *device
 
 /* Makes `device` current, and says which was before, so that `leave` can put it back. */
 static AOTITorchError enter(struct device device, const struct aoti_device_ops **ops, int32_t *before) {
-    TRY(table_of(device.type, ops, __func__));
+    TRY(table_of(device.type, ops));
     TRY(device_get_current(device.type, before));
     return *before == device.index ? AOTI_OK : device_set_current(device.type, device.index);
 }
@@ -105,10 +105,9 @@ AOTITorchError device_allocate(struct device device, size_t bytes, void **pointe
     int error = ops->allocate(ops->context, bytes, *stream, pointer);
     leave(ops, device, before);
     if (error != 0) {
-        return shim_fail(AOTI_MEMORY_ALLOCATION_FAILED, __func__,
-                         "no device memory for %zu bytes (device error %d%s%s)", bytes, error,
-                         ops->error_text != NULL ? ": " : "",
-                         ops->error_text != NULL ? ops->error_text(ops->context, error) : "");
+        return FAIL(AOTI_MEMORY_ALLOCATION_FAILED, "no device memory for %zu bytes (device error %d%s%s)",
+                    bytes, error, ops->error_text != NULL ? ": " : "",
+                    ops->error_text != NULL ? ops->error_text(ops->context, error) : "");
     }
     return AOTI_OK;
 }
@@ -124,17 +123,16 @@ void device_release(struct device device, void *pointer, void *stream) {
 
 AOTITorchError device_allocate_pinned(size_t bytes, void **pointer) {
     const struct aoti_device_ops *ops = NULL;
-    TRY(table_of(DEVICE_CUDA, &ops, __func__));
+    TRY(table_of(DEVICE_CUDA, &ops));
     REQUIRE(ops->allocate_pinned != NULL && ops->release_pinned != NULL, AOTI_NOT_SUPPORTED,
             "the device has no pinned memory");
     int error = ops->allocate_pinned(ops->context, bytes, pointer);
-    return error == 0 ? AOTI_OK
-                      : device_failed(ops, error, "pinning memory", AOTI_MEMORY_ALLOCATION_FAILED, __func__);
+    return error == 0 ? AOTI_OK : device_failed(ops, error, "pinning memory", AOTI_MEMORY_ALLOCATION_FAILED);
 }
 
 void device_release_pinned(void *pointer) {
     const struct aoti_device_ops *ops = NULL;
-    if (table_of(DEVICE_CUDA, &ops, __func__) == AOTI_OK) {
+    if (table_of(DEVICE_CUDA, &ops) == AOTI_OK) {
         ops->release_pinned(ops->context, pointer);
     }
 }
@@ -152,7 +150,7 @@ AOTITorchError device_copy(struct device device, void *to, const void *from, siz
         error = ops->synchronize(ops->context, stream);
     }
     leave(ops, device, before);
-    return error == 0 ? AOTI_OK : device_failed(ops, error, "a copy", AOTI_ACCESS_FAILED, __func__);
+    return error == 0 ? AOTI_OK : device_failed(ops, error, "a copy", AOTI_ACCESS_FAILED);
 }
 
 AOTITorchError device_fill(struct device device, void *pointer, int byte, size_t bytes) {
@@ -168,7 +166,7 @@ AOTITorchError device_fill(struct device device, void *pointer, int byte, size_t
     TRY(enter(device, &ops, &before));
     int error = ops->fill(ops->context, pointer, byte, bytes, stream_get(device.index));
     leave(ops, device, before);
-    return error == 0 ? AOTI_OK : device_failed(ops, error, "a fill", AOTI_ACCESS_FAILED, __func__);
+    return error == 0 ? AOTI_OK : device_failed(ops, error, "a fill", AOTI_ACCESS_FAILED);
 }
 
 AOTITorchError device_synchronize(struct device device) {
@@ -180,12 +178,12 @@ AOTITorchError device_synchronize(struct device device) {
     TRY(enter(device, &ops, &before));
     int error = ops->synchronize(ops->context, stream_get(device.index));
     leave(ops, device, before);
-    return error == 0 ? AOTI_OK
-                      : device_failed(ops, error, "waiting for a stream", AOTI_ACCESS_FAILED, __func__);
+    return error == 0 ? AOTI_OK : device_failed(ops, error, "waiting for a stream", AOTI_ACCESS_FAILED);
 }
 
 int32_t aoti_shim_synchronize(int32_t device_type, int32_t device_index) {
     struct device device;
-    TRY(device_resolve(device_type, device_index, &device, __func__));
-    return device_synchronize(device);
+    TRY(device_resolve(device_type, device_index, &device));
+    TRY(device_synchronize(device));
+    return AOTI_OK;
 }

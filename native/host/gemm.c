@@ -136,10 +136,10 @@ DEFINE_LOOP(loop_double_avx512, double, double, __attribute__((target("avx512f,p
     }
 
 static AOTITorchError loop(int32_t dtype, int64_t m, int64_t n, int64_t k, double alpha, struct matrix a,
-                           struct matrix b, double beta, struct matrix c, const char *function) {
+                           struct matrix b, double beta, struct matrix c) {
     void *packed = malloc((size_t)BLOCK_K * COLUMNS * 8);
     if (packed == NULL) {
-        return shim_fail(AOTI_MEMORY_ALLOCATION_FAILED, function, "no memory for a matrix product");
+        return FAIL(AOTI_MEMORY_ALLOCATION_FAILED, "no memory for a matrix product");
     }
     if (dtype == DTYPE_FLOAT32) {
         if (beta != 1) {
@@ -165,7 +165,7 @@ static AOTITorchError loop(int32_t dtype, int64_t m, int64_t n, int64_t k, doubl
 }
 
 AOTITorchError gemm(int32_t dtype, int64_t m, int64_t n, int64_t k, double alpha, struct matrix a,
-                    struct matrix b, double beta, struct matrix c, const char *function) {
+                    struct matrix b, double beta, struct matrix c) {
     if (m == 0 || n == 0) {
         return AOTI_OK;
     }
@@ -192,7 +192,7 @@ AOTITorchError gemm(int32_t dtype, int64_t m, int64_t n, int64_t k, double alpha
             }
         }
     }
-    return loop(dtype, m, n, k, alpha, a, b, beta, c, function);
+    return loop(dtype, m, n, k, alpha, a, b, beta, c);
 }
 
 int32_t accumulator_of(int32_t dtype) {
@@ -206,9 +206,9 @@ int32_t accumulator_of(int32_t dtype) {
 }
 
 AOTITorchError product(int32_t accumulator, int64_t m, int64_t n, int64_t k, double alpha, struct matrix a,
-                       struct matrix b, double beta, struct matrix c, const char *function) {
+                       struct matrix b, double beta, struct matrix c) {
     if (accumulator != DTYPE_INT64) {
-        return gemm(accumulator, m, n, k, alpha, a, b, beta, c, function);
+        return gemm(accumulator, m, n, k, alpha, a, b, beta, c);
     }
-    return m == 0 || n == 0 ? AOTI_OK : loop(DTYPE_INT64, m, n, k, alpha, a, b, beta, c, function);
+    return m == 0 || n == 0 ? AOTI_OK : loop(DTYPE_INT64, m, n, k, alpha, a, b, beta, c);
 }

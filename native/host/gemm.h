@@ -13,13 +13,13 @@ struct matrix {
 /* c = alpha * a @ b + beta * c, with a (m, k), b (k, n), c (m, n); `dtype` float32 or float64. With beta 0, c
  * is not read. */
 AOTITorchError gemm(int32_t dtype, int64_t m, int64_t n, int64_t k, double alpha, struct matrix a,
-                    struct matrix b, double beta, struct matrix c, const char *function);
+                    struct matrix b, double beta, struct matrix c);
 
 /* The type that products of `dtype` are computed in: itself, float32 for the 16-bit types, int64 for
  * integers (which wrap around, as ATen's do). -1: no products of this type. */
 int32_t accumulator_of(int32_t dtype);
 /* The same as gemm, for an accumulator type. */
 AOTITorchError product(int32_t accumulator, int64_t m, int64_t n, int64_t k, double alpha, struct matrix a,
-                       struct matrix b, double beta, struct matrix c, const char *function);
+                       struct matrix b, double beta, struct matrix c);
 
 #endif

@@ -10,34 +10,31 @@ void contiguous_strides(int64_t ndim, const int64_t *sizes, int64_t *strides) {
 }
 
 AOTITorchError geometry_check(int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,
-                              int32_t dtype, int64_t *buffer, struct geometry *geometry,
-                              const char *function) {
+                              int32_t dtype, int64_t *buffer, struct geometry *geometry) {
     int64_t itemsize = (int64_t)dtype_itemsize(dtype);
     if (itemsize == 0) {
-        return shim_fail(AOTI_NOT_SUPPORTED, function, "element type code %d is not known", (int)dtype);
+        return FAIL(AOTI_NOT_SUPPORTED, "element type code %d is not known", (int)dtype);
     }
     if (ndim < 0 || ndim > MAX_DIMS) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "%lld dimensions are outside 0 to %d",
-                         (long long)ndim, MAX_DIMS);
+        return FAIL(AOTI_INVALID_ARGUMENT, "%lld dimensions are outside 0 to %d", (long long)ndim, MAX_DIMS);
     }
     if (ndim > 0 && sizes == NULL) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "no sizes for %lld dimensions", (long long)ndim);
+        return FAIL(AOTI_INVALID_ARGUMENT, "no sizes for %lld dimensions", (long long)ndim);
     }
     if (offset < 0) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "storage offset %lld is negative",
-                         (long long)offset);
+        return FAIL(AOTI_INVALID_ARGUMENT, "storage offset %lld is negative", (long long)offset);
     }
     /* The product of max(size, 1) bounds every contiguous stride, also next to a size of 0. */
     int64_t product = 1;
     bool empty = false;
     for (int64_t d = 0; d < ndim; d++) {
         if (sizes[d] < 0) {
-            return shim_fail(AOTI_INVALID_ARGUMENT, function, "size %lld of dimension %lld is negative",
-                             (long long)sizes[d], (long long)d);
+            return FAIL(AOTI_INVALID_ARGUMENT, "size %lld of dimension %lld is negative", (long long)sizes[d],
+                        (long long)d);
         }
         empty = empty || sizes[d] == 0;
         if (__builtin_mul_overflow(product, sizes[d] > 1 ? sizes[d] : 1, &product)) {
-            return shim_fail(AOTI_INVALID_ARGUMENT, function, "the number of elements overflows");
+            return FAIL(AOTI_INVALID_ARGUMENT, "the number of elements overflows");
         }
     }
     if (strides == NULL) {
@@ -48,21 +45,21 @@ AOTITorchError geometry_check(int64_t ndim, const int64_t *sizes, const int64_t 
     for (int64_t d = 0; d < ndim; d++) {
         int64_t reach;
         if (strides[d] < 0) {
-            return shim_fail(AOTI_INVALID_ARGUMENT, function, "stride %lld of dimension %lld is negative",
-                             (long long)strides[d], (long long)d);
+            return FAIL(AOTI_INVALID_ARGUMENT, "stride %lld of dimension %lld is negative",
+                        (long long)strides[d], (long long)d);
         }
         if (!empty && (__builtin_mul_overflow(sizes[d] - 1, strides[d], &reach) ||
                        __builtin_add_overflow(last, reach, &last))) {
-            return shim_fail(AOTI_INVALID_ARGUMENT, function, "the extent of the strides overflows");
+            return FAIL(AOTI_INVALID_ARGUMENT, "the extent of the strides overflows");
         }
     }
     int64_t nbytes = 0;
     if (!empty &&
         (__builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, itemsize, &nbytes))) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "the size in bytes overflows");
+        return FAIL(AOTI_INVALID_ARGUMENT, "the size in bytes overflows");
     }
     if (empty && __builtin_mul_overflow(offset, itemsize, &last)) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "the storage offset overflows");
+        return FAIL(AOTI_INVALID_ARGUMENT, "the storage offset overflows");
     }
     *geometry = (struct geometry){ndim, sizes, strides, offset, empty ? 0 : product, (size_t)nbytes};
     return AOTI_OK;
@@ -168,11 +165,11 @@ bool same_sizes(const struct AtenTensorOpaque *a, const struct AtenTensorOpaque 
     return true;
 }
 
-AOTITorchError wrap_dim(int64_t dim, int64_t ndim, int64_t *wrapped, const char *function) {
+AOTITorchError wrap_dim(int64_t dim, int64_t ndim, int64_t *wrapped) {
     int64_t bound = ndim == 0 ? 1 : ndim;
     if (dim < -bound || dim >= bound) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "dimension %lld is outside [%lld, %lld]",
-                         (long long)dim, (long long)-bound, (long long)(bound - 1));
+        return FAIL(AOTI_INVALID_ARGUMENT, "dimension %lld is outside [%lld, %lld]", (long long)dim,
+                    (long long)-bound, (long long)(bound - 1));
     }
     *wrapped = dim < 0 ? dim + bound : dim;
     return AOTI_OK;

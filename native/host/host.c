@@ -164,12 +164,12 @@ void aoti_torch_print_tensor_handle(AtenTensorHandle self, const char *msg) {
     say(__func__, "libaoti_shim", 0, text);
 }
 
-static AOTITorchError check_inf_and_nan(const char *name, AtenTensorHandle tensor, const char *function) {
+static AOTITorchError check_inf_and_nan(const char *name, AtenTensorHandle tensor) {
     if (!dtype_is_floating(tensor->dtype)) {
         return AOTI_OK;
     }
     void *buffer;
-    TRY(tensor_to_buffer(tensor, DTYPE_FLOAT64, &buffer, function));
+    TRY(tensor_to_buffer(tensor, DTYPE_FLOAT64, &buffer));
     const double *values = buffer;
     int64_t bad = 0;
     for (int64_t i = 0; i < tensor->numel; i++) {
@@ -177,13 +177,14 @@ static AOTITorchError check_inf_and_nan(const char *name, AtenTensorHandle tenso
     }
     free(buffer);
     if (bad != 0) {
-        return shim_fail(AOTI_INVALID_STATE, function, "%s has %lld infinite or NaN elements of %lld",
-                         name != NULL ? name : "a tensor", (long long)bad, (long long)tensor->numel);
+        return FAIL(AOTI_INVALID_STATE, "%s has %lld infinite or NaN elements of %lld",
+                    name != NULL ? name : "a tensor", (long long)bad, (long long)tensor->numel);
     }
     return AOTI_OK;
 }
 
 AOTITorchError aoti_torch_check_inf_and_nan(const char *tensor_name, AtenTensorHandle tensor) {
     REQUIRE_DEFINED(tensor);
-    return check_inf_and_nan(tensor_name, tensor, __func__);
+    TRY(check_inf_and_nan(tensor_name, tensor));
+    return AOTI_OK;
 }

@@ -16,9 +16,11 @@
 /* Stores the message for this thread. */
 __attribute__((format(printf, 3, 4))) void shim_set_error(int32_t code, const char *function,
                                                           const char *format, ...);
-/* The same, and is `code`: where that is a constant, the compiler sees that it isn't 0. */
-#define shim_fail(code, ...) (shim_set_error((code), __VA_ARGS__), (AOTITorchError)(code))
-#define FAIL(code, ...) shim_fail((code), __func__, __VA_ARGS__)
+/* Says in which function the last error arose, as seen from further out. */
+void shim_set_error_function(const char *function);
+/* Stores the message under this function's name, and is `code`: where that is a constant, the compiler sees
+ * that it isn't 0. */
+#define FAIL(code, ...) (shim_set_error((code), __func__, __VA_ARGS__), (AOTITorchError)(code))
 #define REQUIRE(condition, code, ...)       \
     do {                                    \
         if (!(condition)) {                 \
@@ -38,12 +40,24 @@ __attribute__((format(printf, 3, 4))) void shim_set_error(int32_t code, const ch
         REQUIRE_TENSOR(handle);                                                                            \
         REQUIRE((handle)->storage != NULL, AOTI_INVALID_ARGUMENT, "'%s' is an undefined tensor", #handle); \
     } while (0)
+/* Hands a failure on, under this function's name. Every function does, so that the message ends up with the
+ * name of the shim that the plugin called, which is the only one that its author knows. */
 #define TRY(expression)                         \
     do {                                        \
         AOTITorchError try_code = (expression); \
         if (try_code != AOTI_OK) {              \
+            shim_set_error_function(__func__);  \
             return try_code;                    \
         }                                       \
+    } while (0)
+/* The same where there is something to clean up: the code is in `code`, the cleaning up at `done`. */
+#define TRY_OR_DONE(expression)                \
+    do {                                       \
+        code = (expression);                   \
+        if (code != AOTI_OK) {                 \
+            shim_set_error_function(__func__); \
+            goto done;                         \
+        }                                      \
     } while (0)
 
 /* --- element types (codes.c, dtype.c) ------------------------------------------------------------------ */
@@ -66,7 +80,7 @@ struct device {
 };
 
 /* Checks that the type is registered, and replaces index -1 by the current device. */
-AOTITorchError device_resolve(int32_t type, int32_t index, struct device *device, const char *function);
+AOTITorchError device_resolve(int32_t type, int32_t index, struct device *device);
 AOTITorchError device_allocate(struct device device, size_t bytes, void **pointer, void **stream);
 void device_release(struct device device, void *pointer, void *stream);
 AOTITorchError device_allocate_pinned(size_t bytes, void **pointer);
@@ -146,8 +160,7 @@ struct geometry {
 };
 /* `strides` NULL means contiguous; `buffer` (MAX_DIMS) then holds them. */
 AOTITorchError geometry_check(int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,
-                              int32_t dtype, int64_t *buffer, struct geometry *geometry,
-                              const char *function);
+                              int32_t dtype, int64_t *buffer, struct geometry *geometry);
 void contiguous_strides(int64_t ndim, const int64_t *sizes, int64_t *strides);
 /* The strides that clone gives: the same if they are dense, else dense in the same order of dimensions. */
 void preserved_strides(const struct AtenTensorOpaque *tensor, int64_t *strides);
@@ -157,19 +170,24 @@ bool same_sizes(const struct AtenTensorOpaque *a, const struct AtenTensorOpaque 
 
 /* Takes over the caller's reference to `storage`, also when it fails. */
 AOTITorchError tensor_wrap(struct storage *storage, const struct geometry *geometry, int32_t dtype,
-                           AtenTensorHandle *out, const char *function);
+                           AtenTensorHandle *out);
 AOTITorchError tensor_empty(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
-                            struct device device, AtenTensorHandle *out, const char *function);
+                            struct device device, AtenTensorHandle *out);
 /* A view of the same storage; `offset` is absolute, in elements; refused if it leaves the storage. */
 AOTITorchError tensor_view(AtenTensorHandle self, int64_t ndim, const int64_t *sizes, const int64_t *strides,
-                           int64_t offset, int32_t dtype, AtenTensorHandle *out, const char *function);
+                           int64_t offset, int32_t dtype, AtenTensorHandle *out);
 void tensor_delete(AtenTensorHandle tensor);
+/* The same for what may not have been made. */
+static inline void tensor_drop(AtenTensorHandle tensor) {
+    if (tensor != NULL) {
+        tensor_delete(tensor);
+    }
+}
 /* A tensor of its own memory, in rows, from a weight packed for oneDNN (packed.c). */
 AOTITorchError tensor_from_packed(const void *data, int64_t ndim, const int64_t *sizes, int32_t dtype,
-                                  const uint8_t *metadata, int64_t metadata_size, AtenTensorHandle *out,
-                                  const char *function);
+                                  const uint8_t *metadata, int64_t metadata_size, AtenTensorHandle *out);
 /* Puts a dimension that may count from the end into [0, ndim); a 0-d tensor counts as 1-d. */
-AOTITorchError wrap_dim(int64_t dim, int64_t ndim, int64_t *wrapped, const char *function);
+AOTITorchError wrap_dim(int64_t dim, int64_t ndim, int64_t *wrapped);
 
 /* --- copies (copy.c, convert.c) ------------------------------------------------------------------------ */
 
@@ -185,9 +203,9 @@ void strided_copy(int64_t ndim, const int64_t *sizes, struct strided to, struct 
 /* `count` elements, strides in bytes. */
 void convert_run(int64_t count, char *to, int64_t to_stride, int32_t to_dtype, const char *from,
                  int64_t from_stride, int32_t from_dtype);
-AOTITorchError tensor_copy(AtenTensorHandle self, AtenTensorHandle src, const char *function);
+AOTITorchError tensor_copy(AtenTensorHandle self, AtenTensorHandle src);
 /* A contiguous CPU copy in another type, malloc'ed; NULL when memory is short (or there are no elements). */
-AOTITorchError tensor_to_buffer(AtenTensorHandle tensor, int32_t dtype, void **buffer, const char *function);
+AOTITorchError tensor_to_buffer(AtenTensorHandle tensor, int32_t dtype, void **buffer);
 
 float half_to_float(uint16_t bits);
 uint16_t half_from_float(float value);

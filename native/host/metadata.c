@@ -58,7 +58,7 @@ AOTITorchError aoti_torch_get_size(AtenTensorHandle tensor, int64_t d, int64_t *
     REQUIRE_TENSOR(tensor);
     REQUIRE_OUT(ret_size);
     REQUIRE(tensor->ndim > 0, AOTI_INVALID_ARGUMENT, "a 0-d tensor has no size %lld", (long long)d);
-    TRY(wrap_dim(d, tensor->ndim, &d, __func__));
+    TRY(wrap_dim(d, tensor->ndim, &d));
     *ret_size = tensor->sizes[d];
     return AOTI_OK;
 }
@@ -67,7 +67,7 @@ AOTITorchError aoti_torch_get_stride(AtenTensorHandle tensor, int64_t d, int64_t
     REQUIRE_TENSOR(tensor);
     REQUIRE_OUT(ret_stride);
     REQUIRE(tensor->ndim > 0, AOTI_INVALID_ARGUMENT, "a 0-d tensor has no stride %lld", (long long)d);
-    TRY(wrap_dim(d, tensor->ndim, &d, __func__));
+    TRY(wrap_dim(d, tensor->ndim, &d));
     *ret_stride = tensor->strides[d];
     return AOTI_OK;
 }

@@ -92,22 +92,21 @@ static int64_t packed_offset(const struct descriptor *d, const int64_t *at) {
 }
 
 AOTITorchError tensor_from_packed(const void *data, int64_t ndim, const int64_t *sizes, int32_t dtype,
-                                  const uint8_t *metadata, int64_t metadata_size, AtenTensorHandle *out,
-                                  const char *function) {
+                                  const uint8_t *metadata, int64_t metadata_size, AtenTensorHandle *out) {
     struct descriptor d;
     if (metadata == NULL || metadata_size != DESCRIPTOR_SIZE) {
-        return shim_fail(
-            AOTI_NOT_SUPPORTED, function,
+        return FAIL(
+            AOTI_NOT_SUPPORTED,
             "weights packed for oneDNN, with a descriptor of %lld bytes instead of %d (PyTorch can host it)",
             (long long)(metadata != NULL ? metadata_size : 0), DESCRIPTOR_SIZE);
     }
     memcpy(&d, metadata, sizeof d);
     if (data == NULL || (ndim > 0 && sizes == NULL) || !understood(&d, ndim, sizes, dtype)) {
-        return shim_fail(AOTI_NOT_SUPPORTED, function,
-                         "weights packed for oneDNN in a way that is not known here (PyTorch can host it)");
+        return FAIL(AOTI_NOT_SUPPORTED,
+                    "weights packed for oneDNN in a way that is not known here (PyTorch can host it)");
     }
     AtenTensorHandle tensor;
-    TRY(tensor_empty(ndim, sizes, NULL, dtype, (struct device){DEVICE_CPU, -1}, &tensor, function));
+    TRY(tensor_empty(ndim, sizes, NULL, dtype, (struct device){DEVICE_CPU, -1}, &tensor));
     size_t itemsize = dtype_itemsize(dtype);
     char *to = tensor->storage->data;
     int64_t at[DNNL_DIMS] = {0};

@@ -38,8 +38,7 @@ static double activate(enum activation activation, double x, double a, double b)
 }
 
 AOTITorchError pointwise(const char *attribute, const double **scalars, int64_t scalar_count,
-                         const char **algorithm, int32_t type, void *values, int64_t count,
-                         const char *function) {
+                         const char **algorithm, int32_t type, void *values, int64_t count) {
     static const struct {
         const char *name;
         enum activation activation;
@@ -57,7 +56,7 @@ AOTITorchError pointwise(const char *attribute, const double **scalars, int64_t 
         {"hardtanh", HARDTANH, 2},
     };
     if (attribute == NULL) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "'attr' is a null pointer");
+        return FAIL(AOTI_INVALID_ARGUMENT, "'attr' is a null pointer");
     }
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(attribute, known[i].name) != 0) {
@@ -66,8 +65,8 @@ AOTITorchError pointwise(const char *attribute, const double **scalars, int64_t 
         double given[2] = {0, 0};
         for (int s = 0; s < known[i].scalars; s++) {
             if (scalars == NULL || s >= scalar_count || scalars[s] == NULL) {
-                return shim_fail(AOTI_INVALID_ARGUMENT, function, "%s has %lld scalars instead of %d",
-                                 attribute, (long long)scalar_count, known[i].scalars);
+                return FAIL(AOTI_INVALID_ARGUMENT, "%s has %lld scalars instead of %d", attribute,
+                            (long long)scalar_count, known[i].scalars);
             }
             given[s] = *scalars[s];
         }
@@ -86,28 +85,28 @@ AOTITorchError pointwise(const char *attribute, const double **scalars, int64_t 
         }
         return AOTI_OK;
     }
-    return shim_fail(AOTI_NOT_SUPPORTED, function, "the fused operation '%.40s' is not known here",
-                     attribute);
+    return FAIL(AOTI_NOT_SUPPORTED, "the fused operation '%.40s' is not known here", attribute);
 }
 
 AOTITorchError combine(const char *attribute, double alpha, int32_t type, void *values, int64_t ndim,
-                       const int64_t *sizes, AtenTensorHandle other, const char *function) {
+                       const int64_t *sizes, AtenTensorHandle other) {
     static const char *const known[] = {"add", "sub", "mul", "div"};
     size_t operation = 0;
     while (operation < 4 && (attribute == NULL || strcmp(attribute, known[operation]) != 0)) {
         operation++;
     }
     if (operation == 4) {
-        return shim_fail(AOTI_NOT_SUPPORTED, function, "the fused operation '%.40s' is not known here",
-                         attribute != NULL ? attribute : "(null)");
+        return FAIL(AOTI_NOT_SUPPORTED, "the fused operation '%.40s' is not known here",
+                    attribute != NULL ? attribute : "(null)");
     }
     if (!shim_is_tensor(other) || other->storage == NULL || !tensor_on_cpu(other)) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "'other' is not a CPU tensor of this host");
+        return FAIL(AOTI_INVALID_ARGUMENT, "'other' is not a CPU tensor of this host");
     }
     AtenTensorHandle full;
-    TRY(tensor_empty(ndim, sizes, NULL, type, (struct device){DEVICE_CPU, -1}, &full, function));
-    AOTITorchError code = tensor_copy(full, other, function);
-    for (int64_t i = 0; code == AOTI_OK && i < full->numel; i++) {
+    TRY(tensor_empty(ndim, sizes, NULL, type, (struct device){DEVICE_CPU, -1}, &full));
+    AOTITorchError code;
+    TRY_OR_DONE(tensor_copy(full, other));
+    for (int64_t i = 0; i < full->numel; i++) {
         bool narrow = type == DTYPE_FLOAT32;
         const void *others = full->storage->data;
         double left = narrow ? (double)((float *)values)[i] : ((double *)values)[i];
@@ -120,6 +119,7 @@ AOTITorchError combine(const char *attribute, double alpha, int32_t type, void *
             ((double *)values)[i] = result;
         }
     }
+done:
     tensor_delete(full);
     return code;
 }

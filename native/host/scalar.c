@@ -4,19 +4,19 @@
 
 #include "internal.h"
 
-static AOTITorchError scalar_to_tensor(const void *value, int32_t dtype, AtenTensorHandle *out,
-                                       const char *function) {
+static AOTITorchError scalar_to_tensor(const void *value, int32_t dtype, AtenTensorHandle *out) {
     if (out == NULL) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "'ret_new_tensor' is a null pointer");
+        return FAIL(AOTI_INVALID_ARGUMENT, "'ret_new_tensor' is a null pointer");
     }
-    TRY(tensor_empty(0, NULL, NULL, dtype, (struct device){DEVICE_CPU, -1}, out, function));
+    TRY(tensor_empty(0, NULL, NULL, dtype, (struct device){DEVICE_CPU, -1}, out));
     memcpy((*out)->storage->data, value, dtype_itemsize(dtype));
     return AOTI_OK;
 }
 
 #define SCALAR_TO_TENSOR(name, type, dtype)                                                           \
     AOTITorchError aoti_torch_scalar_to_tensor_##name(type value, AtenTensorHandle *ret_new_tensor) { \
-        return scalar_to_tensor(&value, dtype, ret_new_tensor, __func__);                             \
+        TRY(scalar_to_tensor(&value, dtype, ret_new_tensor));                                         \
+        return AOTI_OK;                                                                               \
     }
 
 SCALAR_TO_TENSOR(bool, bool, DTYPE_BOOL)
@@ -36,7 +36,7 @@ SCALAR_TO_TENSOR(complex128, struct aoti_complex128, DTYPE_COMPLEX128)
 /* --- item ---------------------------------------------------------------------------------------------- */
 
 /* Whether the one element, as a double or a 64-bit integer, is a value of the wanted type, as ATen asks. */
-static AOTITorchError item_fits(int32_t dtype, int32_t from, const void *element, const char *function) {
+static AOTITorchError item_fits(int32_t dtype, int32_t from, const void *element) {
     double value = 0, imaginary = 0;
     int64_t integer = 0;
     if (dtype_is_complex(from)) {
@@ -45,7 +45,7 @@ static AOTITorchError item_fits(int32_t dtype, int32_t from, const void *element
         value = pair[0];
         imaginary = pair[1];
         if (imaginary != 0 && !dtype_is_complex(dtype)) {
-            return shim_fail(AOTI_INVALID_ARGUMENT, function, "a complex value has no %s", dtype_text(dtype));
+            return FAIL(AOTI_INVALID_ARGUMENT, "a complex value has no %s", dtype_text(dtype));
         }
     } else {
         convert_run(1, (char *)&value, 8, DTYPE_FLOAT64, element, 16, from);
@@ -85,27 +85,27 @@ static AOTITorchError item_fits(int32_t dtype, int32_t from, const void *element
         }
     }
     if (!fits) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "the value %g of a %s does not fit a %s", value,
-                         dtype_text(from), dtype_text(dtype));
+        return FAIL(AOTI_INVALID_ARGUMENT, "the value %g of a %s does not fit a %s", value, dtype_text(from),
+                    dtype_text(dtype));
     }
     return AOTI_OK;
 }
 
-static AOTITorchError item(AtenTensorHandle tensor, int32_t dtype, void *out, const char *function) {
+static AOTITorchError item(AtenTensorHandle tensor, int32_t dtype, void *out) {
     if (!shim_is_tensor(tensor) || tensor->storage == NULL) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "'tensor' is %s",
-                         shim_is_tensor(tensor) ? "undefined" : shim_not_a_tensor(tensor));
+        return FAIL(AOTI_INVALID_ARGUMENT, "'tensor' is %s",
+                    shim_is_tensor(tensor) ? "undefined" : shim_not_a_tensor(tensor));
     }
     if (out == NULL) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "'ret_value' is a null pointer");
+        return FAIL(AOTI_INVALID_ARGUMENT, "'ret_value' is a null pointer");
     }
     if (tensor->numel != 1) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "a tensor of %lld elements is not a scalar",
-                         (long long)tensor->numel);
+        return FAIL(AOTI_INVALID_ARGUMENT, "a tensor of %lld elements is not a scalar",
+                    (long long)tensor->numel);
     }
     if (!convert_supported(dtype, tensor->dtype)) {
-        return shim_fail(AOTI_NOT_SUPPORTED, function, "no conversion from %s to %s",
-                         dtype_text(tensor->dtype), dtype_text(dtype));
+        return FAIL(AOTI_NOT_SUPPORTED, "no conversion from %s to %s", dtype_text(tensor->dtype),
+                    dtype_text(dtype));
     }
     _Alignas(16) char element[16] = {0};
     size_t itemsize = dtype_itemsize(tensor->dtype);
@@ -116,7 +116,7 @@ static AOTITorchError item(AtenTensorHandle tensor, int32_t dtype, void *out, co
                         AOTI_COPY_DEVICE_TO_HOST));
     }
     if (dtype != tensor->dtype) {
-        TRY(item_fits(dtype, tensor->dtype, element, function));
+        TRY(item_fits(dtype, tensor->dtype, element));
     }
     convert_run(1, out, 16, dtype, element, 16, tensor->dtype);
     return AOTI_OK;
@@ -124,7 +124,8 @@ static AOTITorchError item(AtenTensorHandle tensor, int32_t dtype, void *out, co
 
 #define ITEM(name, type, dtype)                                                       \
     AOTITorchError aoti_torch_item_##name(AtenTensorHandle tensor, type *ret_value) { \
-        return item(tensor, dtype, ret_value, __func__);                              \
+        TRY(item(tensor, dtype, ret_value));                                          \
+        return AOTI_OK;                                                               \
     }
 
 ITEM(bool, bool, DTYPE_BOOL)

@@ -31,22 +31,19 @@ static void scan_line(char *at, int64_t count, int64_t step, int32_t dtype, bool
 }
 
 static AOTITorchError scan(AtenTensorHandle self, int64_t dim, const int32_t *dtype, bool multiply,
-                           AtenTensorHandle *out, const char *function) {
+                           AtenTensorHandle *out) {
     int32_t to = dtype != NULL ? *dtype : dtype_is_integral(self->dtype) ? DTYPE_INT64 : self->dtype;
     if (!tensor_on_cpu(self)) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "'self' is not on the CPU");
+        return FAIL(AOTI_INVALID_ARGUMENT, "'self' is not on the CPU");
     }
     if (dtype_is_complex(to) || !convert_supported(DTYPE_FLOAT64, to) || to == DTYPE_BOOL) {
-        return shim_fail(AOTI_NOT_SUPPORTED, function, "no running sum of %s", dtype_text(to));
+        return FAIL(AOTI_NOT_SUPPORTED, "no running sum of %s", dtype_text(to));
     }
-    TRY(wrap_dim(dim, self->ndim, &dim, function));
+    TRY(wrap_dim(dim, self->ndim, &dim));
     AtenTensorHandle result;
-    TRY(tensor_empty(self->ndim, self->sizes, NULL, to, (struct device){DEVICE_CPU, -1}, &result, function));
-    AOTITorchError code = tensor_copy(result, self, function);
-    if (code != AOTI_OK) {
-        tensor_delete(result);
-        return code;
-    }
+    TRY(tensor_empty(self->ndim, self->sizes, NULL, to, (struct device){DEVICE_CPU, -1}, &result));
+    AOTITorchError code;
+    TRY_OR_DONE(tensor_copy(result, self));
     if (self->ndim > 0 && self->numel > 0) {
         int64_t itemsize = (int64_t)dtype_itemsize(to), count = self->sizes[dim],
                 inner = result->strides[dim];
@@ -59,29 +56,35 @@ static AOTITorchError scan(AtenTensorHandle self, int64_t dim, const int32_t *dt
         }
     }
     *out = result;
-    return AOTI_OK;
+done:
+    if (code != AOTI_OK) {
+        tensor_delete(result);
+    }
+    return code;
 }
 
 AOTITorchError aoti_torch_cpu_cumsum(AtenTensorHandle self, int64_t dim, int32_t *dtype,
                                      AtenTensorHandle *ret0) {
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(ret0);
-    return scan(self, dim, dtype, false, ret0, __func__);
+    TRY(scan(self, dim, dtype, false, ret0));
+    return AOTI_OK;
 }
 
 AOTITorchError aoti_torch_cpu_cumprod(AtenTensorHandle self, int64_t dim, int32_t *dtype,
                                       AtenTensorHandle *ret0) {
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(ret0);
-    return scan(self, dim, dtype, true, ret0, __func__);
+    TRY(scan(self, dim, dtype, true, ret0));
+    return AOTI_OK;
 }
 
-static AOTITorchError nonzero(AtenTensorHandle self, AtenTensorHandle *out, const char *function) {
+static AOTITorchError nonzero(AtenTensorHandle self, AtenTensorHandle *out) {
     if (!tensor_on_cpu(self)) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "'self' is not on the CPU");
+        return FAIL(AOTI_INVALID_ARGUMENT, "'self' is not on the CPU");
     }
     void *buffer;
-    TRY(tensor_to_buffer(self, DTYPE_BOOL, &buffer, function));
+    TRY(tensor_to_buffer(self, DTYPE_BOOL, &buffer));
     const uint8_t *set = buffer;
     int64_t sizes[2] = {0, self->ndim}, at[MAX_DIMS] = {0};
     for (int64_t i = 0; i < self->numel; i++) {
@@ -89,8 +92,7 @@ static AOTITorchError nonzero(AtenTensorHandle self, AtenTensorHandle *out, cons
     }
     /* Laid out by columns, one dimension after the other, as ATen does. */
     const int64_t strides[2] = {1, sizes[0]};
-    AOTITorchError code =
-        tensor_empty(2, sizes, strides, DTYPE_INT64, (struct device){DEVICE_CPU, -1}, out, function);
+    AOTITorchError code = tensor_empty(2, sizes, strides, DTYPE_INT64, (struct device){DEVICE_CPU, -1}, out);
     if (code == AOTI_OK && self->ndim > 0) { /* of a 0-d tensor only the count is told: there is no index */
         int64_t *index = (*out)->storage->data;
         for (int64_t i = 0; i < self->numel; i++) {
@@ -115,11 +117,13 @@ static AOTITorchError nonzero(AtenTensorHandle self, AtenTensorHandle *out, cons
 AOTITorchError aoti_torch_cpu_nonzero(AtenTensorHandle self, AtenTensorHandle *ret0) {
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(ret0);
-    return nonzero(self, ret0, __func__);
+    TRY(nonzero(self, ret0));
+    return AOTI_OK;
 }
 
 AOTITorchError aoti_torch_nonzero(AtenTensorHandle self, AtenTensorHandle *out) {
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(out);
-    return nonzero(self, out, __func__);
+    TRY(nonzero(self, out));
+    return AOTI_OK;
 }

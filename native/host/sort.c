@@ -69,7 +69,7 @@ static void read_keys(struct keyed *items, int64_t count, const char *from, int6
 
 /* Sorts each line along `dim` and writes its first `kept` elements and their indices. */
 static AOTITorchError sort_lines(AtenTensorHandle self, int64_t dim, int64_t kept, bool descending,
-                                 AtenTensorHandle values, AtenTensorHandle indices, const char *function) {
+                                 AtenTensorHandle values, AtenTensorHandle indices) {
     bool scalar = self->ndim == 0;
     int64_t count = scalar ? 1 : self->sizes[dim], lines = count == 0 ? 0 : self->numel / count;
     int64_t itemsize = (int64_t)dtype_itemsize(self->dtype);
@@ -82,8 +82,7 @@ static AOTITorchError sort_lines(AtenTensorHandle self, int64_t dim, int64_t kep
         return AOTI_OK;
     }
     if (__builtin_mul_overflow((size_t)count, 2 * sizeof *items, &bytes) || (items = malloc(bytes)) == NULL) {
-        return shim_fail(AOTI_MEMORY_ALLOCATION_FAILED, function, "no memory to sort %lld elements",
-                         (long long)count);
+        return FAIL(AOTI_MEMORY_ALLOCATION_FAILED, "no memory to sort %lld elements", (long long)count);
     }
     int64_t at[MAX_DIMS] = {0};
     const char *source = tensor_data(self);
@@ -118,48 +117,40 @@ static AOTITorchError sort_lines(AtenTensorHandle self, int64_t dim, int64_t kep
 
 static AOTITorchError sorted_pair(AtenTensorHandle self, int64_t dim, const int64_t *sizes,
                                   const int64_t *strides, int64_t kept, bool descending,
-                                  AtenTensorHandle *values, AtenTensorHandle *indices, const char *function) {
+                                  AtenTensorHandle *values, AtenTensorHandle *indices) {
     const struct device cpu = {DEVICE_CPU, -1};
     AtenTensorHandle value = NULL, index = NULL;
-    AOTITorchError code = tensor_empty(self->ndim, sizes, strides, self->dtype, cpu, &value, function);
-    if (code == AOTI_OK) {
-        code = tensor_empty(self->ndim, sizes, strides, DTYPE_INT64, cpu, &index, function);
-    }
-    if (code == AOTI_OK) {
-        code = sort_lines(self, dim, kept, descending, value, index, function);
-    }
-    if (code != AOTI_OK) {
-        if (value != NULL) {
-            tensor_delete(value);
-        }
-        if (index != NULL) {
-            tensor_delete(index);
-        }
-        return code;
-    }
+    AOTITorchError code;
+    TRY_OR_DONE(tensor_empty(self->ndim, sizes, strides, self->dtype, cpu, &value));
+    TRY_OR_DONE(tensor_empty(self->ndim, sizes, strides, DTYPE_INT64, cpu, &index));
+    TRY_OR_DONE(sort_lines(self, dim, kept, descending, value, index));
     *values = value;
     *indices = index;
-    return AOTI_OK;
+    value = index = NULL; /* the caller's now */
+done:
+    tensor_drop(value);
+    tensor_drop(index);
+    return code;
 }
 
-static AOTITorchError sortable(AtenTensorHandle self, const char *function) {
+static AOTITorchError sortable(AtenTensorHandle self) {
     if (!tensor_on_cpu(self)) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "'self' is not on the CPU");
+        return FAIL(AOTI_INVALID_ARGUMENT, "'self' is not on the CPU");
     }
     if (dtype_is_complex(self->dtype) || !convert_supported(DTYPE_FLOAT64, self->dtype)) {
-        return shim_fail(AOTI_NOT_SUPPORTED, function, "%s has no order here", dtype_text(self->dtype));
+        return FAIL(AOTI_NOT_SUPPORTED, "%s has no order here", dtype_text(self->dtype));
     }
     return AOTI_OK;
 }
 
 static AOTITorchError sort(AtenTensorHandle self, int64_t dim, bool descending, AtenTensorHandle *values,
-                           AtenTensorHandle *indices, const char *function) {
+                           AtenTensorHandle *indices) {
     int64_t strides[MAX_DIMS];
-    TRY(sortable(self, function));
-    TRY(wrap_dim(dim, self->ndim, &dim, function));
+    TRY(sortable(self));
+    TRY(wrap_dim(dim, self->ndim, &dim));
     preserved_strides(self, strides);
     int64_t count = self->ndim == 0 ? 1 : self->sizes[dim];
-    return sorted_pair(self, dim, self->sizes, strides, count, descending, values, indices, function);
+    return sorted_pair(self, dim, self->sizes, strides, count, descending, values, indices);
 }
 
 AOTITorchError aoti_torch_cpu_sort_stable(AtenTensorHandle self, int32_t *stable, int64_t dim,
@@ -169,7 +160,8 @@ AOTITorchError aoti_torch_cpu_sort_stable(AtenTensorHandle self, int32_t *stable
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(ret0);
     REQUIRE_OUT(ret1);
-    return sort(self, dim, descending != 0, ret0, ret1, __func__);
+    TRY(sort(self, dim, descending != 0, ret0, ret1));
+    return AOTI_OK;
 }
 
 AOTITorchError aoti_torch_cpu_sort(AtenTensorHandle self, int64_t dim, int32_t descending,
@@ -177,7 +169,8 @@ AOTITorchError aoti_torch_cpu_sort(AtenTensorHandle self, int64_t dim, int32_t d
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(ret0);
     REQUIRE_OUT(ret1);
-    return sort(self, dim, descending != 0, ret0, ret1, __func__);
+    TRY(sort(self, dim, descending != 0, ret0, ret1));
+    return AOTI_OK;
 }
 
 AOTITorchError aoti_torch_cpu_topk(AtenTensorHandle self, int64_t k, int64_t dim, int32_t largest,
@@ -187,8 +180,8 @@ AOTITorchError aoti_torch_cpu_topk(AtenTensorHandle self, int64_t k, int64_t dim
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(ret0);
     REQUIRE_OUT(ret1);
-    TRY(sortable(self, __func__));
-    TRY(wrap_dim(dim, self->ndim, &dim, __func__));
+    TRY(sortable(self));
+    TRY(wrap_dim(dim, self->ndim, &dim));
     int64_t count = self->ndim == 0 ? 1 : self->sizes[dim];
     REQUIRE(k >= 0 && k <= count, AOTI_INVALID_ARGUMENT, "k = %lld is outside 0 to %lld", (long long)k,
             (long long)count);
@@ -196,5 +189,6 @@ AOTITorchError aoti_torch_cpu_topk(AtenTensorHandle self, int64_t k, int64_t dim
         sizes[d] = d == dim ? k : self->sizes[d];
     }
     /* A 0-d tensor is its own greatest element, whatever k is. */
-    return sorted_pair(self, dim, sizes, NULL, self->ndim == 0 ? 1 : k, largest != 0, ret0, ret1, __func__);
+    TRY(sorted_pair(self, dim, sizes, NULL, self->ndim == 0 ? 1 : k, largest != 0, ret0, ret1));
+    return AOTI_OK;
 }

@@ -48,36 +48,38 @@ AOTITorchError storage_new_owned(size_t nbytes, struct device device, struct sto
     struct storage *storage;
     TRY(storage_new(&storage));
     storage->device = device;
+    AOTITorchError code = AOTI_OK;
     if (nbytes != 0) {
-        AOTITorchError code = device_allocate(device, nbytes, &storage->data, &storage->stream);
-        if (code != AOTI_OK) {
-            storage_free(storage);
-            return code;
-        }
+        TRY_OR_DONE(device_allocate(device, nbytes, &storage->data, &storage->stream));
     }
     storage->nbytes = nbytes;
     storage->kind = STORAGE_OWNED;
     atomic_fetch_add_explicit(&owned_bytes, (int64_t)nbytes, memory_order_relaxed);
     *out = storage;
-    return AOTI_OK;
+done:
+    if (code != AOTI_OK) {
+        storage_free(storage);
+    }
+    return code;
 }
 
 AOTITorchError storage_new_pinned(size_t nbytes, struct storage **out) {
     struct storage *storage;
     TRY(storage_new(&storage));
     storage->device = (struct device){DEVICE_CPU, -1};
+    AOTITorchError code = AOTI_OK;
     if (nbytes != 0) {
-        AOTITorchError code = device_allocate_pinned(nbytes, &storage->data);
-        if (code != AOTI_OK) {
-            storage_free(storage);
-            return code;
-        }
+        TRY_OR_DONE(device_allocate_pinned(nbytes, &storage->data));
     }
     storage->nbytes = nbytes;
     storage->kind = STORAGE_PINNED;
     atomic_fetch_add_explicit(&owned_bytes, (int64_t)nbytes, memory_order_relaxed);
     *out = storage;
-    return AOTI_OK;
+done:
+    if (code != AOTI_OK) {
+        storage_free(storage);
+    }
+    return code;
 }
 
 AOTITorchError storage_new_borrowed(void *data, size_t nbytes, struct device device, struct storage **out) {

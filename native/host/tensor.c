@@ -16,11 +16,11 @@ static AtenTensorHandle handle_new(int64_t ndim) {
 }
 
 AOTITorchError tensor_wrap(struct storage *storage, const struct geometry *geometry, int32_t dtype,
-                           AtenTensorHandle *out, const char *function) {
+                           AtenTensorHandle *out) {
     AtenTensorHandle tensor = handle_new(geometry->ndim);
     if (tensor == NULL) {
         storage_release(storage);
-        return shim_fail(AOTI_MEMORY_ALLOCATION_FAILED, function, "no memory for a tensor handle");
+        return FAIL(AOTI_MEMORY_ALLOCATION_FAILED, "no memory for a tensor handle");
     }
     tensor->storage = storage;
     tensor->offset = geometry->offset;
@@ -35,27 +35,26 @@ AOTITorchError tensor_wrap(struct storage *storage, const struct geometry *geome
 }
 
 AOTITorchError tensor_empty(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
-                            struct device device, AtenTensorHandle *out, const char *function) {
+                            struct device device, AtenTensorHandle *out) {
     int64_t buffer[MAX_DIMS];
     struct geometry geometry;
     struct storage *storage;
-    TRY(geometry_check(ndim, sizes, strides, 0, dtype, buffer, &geometry, function));
+    TRY(geometry_check(ndim, sizes, strides, 0, dtype, buffer, &geometry));
     TRY(storage_new_owned(geometry.nbytes, device, &storage));
-    return tensor_wrap(storage, &geometry, dtype, out, function);
+    return tensor_wrap(storage, &geometry, dtype, out);
 }
 
 AOTITorchError tensor_view(AtenTensorHandle self, int64_t ndim, const int64_t *sizes, const int64_t *strides,
-                           int64_t offset, int32_t dtype, AtenTensorHandle *out, const char *function) {
+                           int64_t offset, int32_t dtype, AtenTensorHandle *out) {
     int64_t buffer[MAX_DIMS];
     struct geometry geometry;
-    TRY(geometry_check(ndim, sizes, strides, offset, dtype, buffer, &geometry, function));
+    TRY(geometry_check(ndim, sizes, strides, offset, dtype, buffer, &geometry));
     if (geometry.nbytes > self->storage->nbytes) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function,
-                         "a view that reaches byte %zu leaves its storage of %zu bytes", geometry.nbytes,
-                         self->storage->nbytes);
+        return FAIL(AOTI_INVALID_ARGUMENT, "a view that reaches byte %zu leaves its storage of %zu bytes",
+                    geometry.nbytes, self->storage->nbytes);
     }
     storage_retain(self->storage);
-    return tensor_wrap(self->storage, &geometry, dtype, out, function);
+    return tensor_wrap(self->storage, &geometry, dtype, out);
 }
 
 void tensor_delete(AtenTensorHandle tensor) {
@@ -89,19 +88,18 @@ AOTITorchError aoti_torch_new_uninitialized_tensor(AtenTensorHandle *ret) {
 }
 
 static AOTITorchError empty_strided(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
-                                    int32_t device_type, int32_t device_index, AtenTensorHandle *out,
-                                    const char *function) {
+                                    int32_t device_type, int32_t device_index, AtenTensorHandle *out) {
     struct device device;
-    TRY(device_resolve(device_type, device_index, &device, function));
-    return tensor_empty(ndim, sizes, strides, dtype, device, out, function);
+    TRY(device_resolve(device_type, device_index, &device));
+    return tensor_empty(ndim, sizes, strides, dtype, device, out);
 }
 
 AOTITorchError aoti_torch_empty_strided(int64_t ndim, const int64_t *sizes_ptr, const int64_t *strides_ptr,
                                         int32_t dtype, int32_t device_type, int32_t device_index,
                                         AtenTensorHandle *ret_new_tensor) {
     REQUIRE_OUT(ret_new_tensor);
-    return empty_strided(ndim, sizes_ptr, strides_ptr, dtype, device_type, device_index, ret_new_tensor,
-                         __func__);
+    TRY(empty_strided(ndim, sizes_ptr, strides_ptr, dtype, device_type, device_index, ret_new_tensor));
+    return AOTI_OK;
 }
 
 AOTITorchError aoti_torch_empty_strided_pinned(int64_t ndim, const int64_t *sizes_ptr,
@@ -113,30 +111,30 @@ AOTITorchError aoti_torch_empty_strided_pinned(int64_t ndim, const int64_t *size
     int64_t buffer[MAX_DIMS];
     struct geometry geometry;
     struct storage *storage;
-    TRY(geometry_check(ndim, sizes_ptr, strides_ptr, 0, dtype, buffer, &geometry, __func__));
+    TRY(geometry_check(ndim, sizes_ptr, strides_ptr, 0, dtype, buffer, &geometry));
     TRY(storage_new_pinned(geometry.nbytes, &storage));
-    return tensor_wrap(storage, &geometry, dtype, ret_new_tensor, __func__);
+    TRY(tensor_wrap(storage, &geometry, dtype, ret_new_tensor));
+    return AOTI_OK;
 }
 
 static AOTITorchError from_blob(void *data, int64_t ndim, const int64_t *sizes, const int64_t *strides,
                                 int64_t storage_offset, int32_t dtype, int32_t device_type,
                                 int32_t device_index, int32_t layout, storage_deleter deleter, void *context,
-                                AtenTensorHandle *out, const char *function) {
+                                AtenTensorHandle *out) {
     int64_t buffer[MAX_DIMS];
     struct geometry geometry;
     struct device device;
     struct storage *storage;
     if (layout != LAYOUT_STRIDED) {
-        return shim_fail(AOTI_NOT_SUPPORTED, function, "layout %d is not strided", (int)layout);
+        return FAIL(AOTI_NOT_SUPPORTED, "layout %d is not strided", (int)layout);
     }
-    TRY(device_resolve(device_type, device_index, &device, function));
-    TRY(geometry_check(ndim, sizes, strides, storage_offset, dtype, buffer, &geometry, function));
+    TRY(device_resolve(device_type, device_index, &device));
+    TRY(geometry_check(ndim, sizes, strides, storage_offset, dtype, buffer, &geometry));
     if (data == NULL && geometry.nbytes != 0) {
-        return shim_fail(AOTI_INVALID_ARGUMENT, function, "no data for a tensor of %zu bytes",
-                         geometry.nbytes);
+        return FAIL(AOTI_INVALID_ARGUMENT, "no data for a tensor of %zu bytes", geometry.nbytes);
     }
     TRY(storage_new_borrowed(data, geometry.nbytes, device, &storage));
-    TRY(tensor_wrap(storage, &geometry, dtype, out, function));
+    TRY(tensor_wrap(storage, &geometry, dtype, out));
     if (deleter != NULL) {
         storage->data = data; /* kept for the deleter, also without elements */
         storage->deleter = deleter;
@@ -150,8 +148,9 @@ AOTITorchError aoti_torch_create_tensor_from_blob(void *data, int64_t ndim, cons
                                                   int32_t dtype, int32_t device_type, int32_t device_index,
                                                   AtenTensorHandle *ret) {
     REQUIRE_OUT(ret);
-    return from_blob(data, ndim, sizes_ptr, strides_ptr, storage_offset, dtype, device_type, device_index, 0,
-                     NULL, NULL, ret, __func__);
+    TRY(from_blob(data, ndim, sizes_ptr, strides_ptr, storage_offset, dtype, device_type, device_index, 0,
+                  NULL, NULL, ret));
+    return AOTI_OK;
 }
 
 AOTITorchError aoti_torch_create_tensor_from_blob_v2(void *data, int64_t ndim, const int64_t *sizes_ptr,
@@ -162,11 +161,12 @@ AOTITorchError aoti_torch_create_tensor_from_blob_v2(void *data, int64_t ndim, c
                                                      int64_t opaque_metadata_size) {
     REQUIRE_OUT(ret);
     if (layout == LAYOUT_MKLDNN && device_type == DEVICE_CPU && storage_offset == 0) {
-        return tensor_from_packed(data, ndim, sizes_ptr, dtype, opaque_metadata, opaque_metadata_size, ret,
-                                  __func__);
+        TRY(tensor_from_packed(data, ndim, sizes_ptr, dtype, opaque_metadata, opaque_metadata_size, ret));
+        return AOTI_OK;
     }
-    return from_blob(data, ndim, sizes_ptr, strides_ptr, storage_offset, dtype, device_type, device_index,
-                     layout, NULL, NULL, ret, __func__);
+    TRY(from_blob(data, ndim, sizes_ptr, strides_ptr, storage_offset, dtype, device_type, device_index,
+                  layout, NULL, NULL, ret));
+    return AOTI_OK;
 }
 
 AOTITorchError torch_from_blob(void *data, int64_t ndim, const int64_t *sizes_ptr, const int64_t *strides_ptr,
@@ -177,18 +177,19 @@ AOTITorchError torch_from_blob(void *data, int64_t ndim, const int64_t *sizes_pt
     (void)opaque_metadata;
     (void)opaque_metadata_size;
     REQUIRE_OUT(ret);
-    return from_blob(data, ndim, sizes_ptr, strides_ptr, storage_offset, dtype, device_type, device_index,
-                     layout, deleter, deleter_ctx, ret, __func__);
+    TRY(from_blob(data, ndim, sizes_ptr, strides_ptr, storage_offset, dtype, device_type, device_index,
+                  layout, deleter, deleter_ctx, ret));
+    return AOTI_OK;
 }
 
-static AOTITorchError share(AtenTensorHandle tensor, AtenTensorHandle *out, const char *function) {
+static AOTITorchError share(AtenTensorHandle tensor, AtenTensorHandle *out) {
     if (tensor->storage == NULL) {
         return aoti_torch_new_uninitialized_tensor(out);
     }
     struct geometry geometry = {tensor->ndim,   tensor->sizes, tensor->strides,
                                 tensor->offset, tensor->numel, tensor->storage->nbytes};
     storage_retain(tensor->storage);
-    TRY(tensor_wrap(tensor->storage, &geometry, tensor->dtype, out, function));
+    TRY(tensor_wrap(tensor->storage, &geometry, tensor->dtype, out));
     (*out)->layout = tensor->layout;
     return AOTI_OK;
 }
@@ -196,13 +197,15 @@ static AOTITorchError share(AtenTensorHandle tensor, AtenTensorHandle *out, cons
 AOTITorchError aoti_torch_new_tensor_handle(AtenTensorHandle orig_handle, AtenTensorHandle *new_handle) {
     REQUIRE_TENSOR(orig_handle);
     REQUIRE_OUT(new_handle);
-    return share(orig_handle, new_handle, __func__);
+    TRY(share(orig_handle, new_handle));
+    return AOTI_OK;
 }
 
 AOTITorchError aoti_torch_assign_tensors_out(AtenTensorHandle src, AtenTensorHandle *ret_dst) {
     REQUIRE_TENSOR(src);
     REQUIRE_OUT(ret_dst);
-    return share(src, ret_dst, __func__);
+    TRY(share(src, ret_dst));
+    return AOTI_OK;
 }
 
 AOTITorchError aoti_torch_assign_tensors(AtenTensorHandle src, AtenTensorHandle dst) {

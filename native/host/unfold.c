@@ -62,8 +62,7 @@ static bool is_pointwise(const struct shape *s) {
     return true;
 }
 
-AOTITorchError convolve(int32_t type, const struct shape *s, char *in, char *weight, char *out,
-                        const char *function) {
+AOTITorchError convolve(int32_t type, const struct shape *s, char *in, char *weight, char *out) {
     int64_t item = (int64_t)dtype_itemsize(type);
     int64_t in_group = s->in_channels / s->groups, out_group = s->out_channels / s->groups;
     int64_t taps = volume(s->kernel), in_space = volume(s->in), out_space = volume(s->out);
@@ -74,31 +73,32 @@ AOTITorchError convolve(int32_t type, const struct shape *s, char *in, char *wei
     if (!is_pointwise(s) || s->transposed) {
         if (__builtin_mul_overflow(rows, positions, &count) || __builtin_mul_overflow(count, item, &bytes) ||
             (columns = malloc((size_t)bytes)) == NULL) {
-            return shim_fail(AOTI_MEMORY_ALLOCATION_FAILED, function, "no memory to unfold an image");
+            return FAIL(AOTI_MEMORY_ALLOCATION_FAILED, "no memory to unfold an image");
         }
     }
     AOTITorchError code = AOTI_OK;
-    for (int64_t n = 0; n < s->samples && code == AOTI_OK; n++) {
-        for (int64_t g = 0; g < s->groups && code == AOTI_OK; g++) {
+    for (int64_t n = 0; n < s->samples; n++) {
+        for (int64_t g = 0; g < s->groups; g++) {
             char *image = in + (n * s->in_channels + g * in_group) * in_space * item;
             char *result = out + (n * s->out_channels + g * out_group) * out_space * item;
             if (s->transposed) { /* weight (in, out / groups, taps) */
                 char *w = weight + g * in_group * rows * item;
-                code = gemm(type, rows, in_space, in_group, 1, (struct matrix){w, 1, rows},
-                            (struct matrix){image, in_space, 1}, 0, (struct matrix){columns, in_space, 1},
-                            function);
+                TRY_OR_DONE(gemm(type, rows, in_space, in_group, 1, (struct matrix){w, 1, rows},
+                                 (struct matrix){image, in_space, 1}, 0,
+                                 (struct matrix){columns, in_space, 1}));
                 unfold(type, s, out_group, s->out, s->in, result, columns, true);
             } else { /* weight (out, in / groups, taps) */
                 char *w = weight + g * out_group * rows * item;
                 if (columns != NULL) {
                     unfold(type, s, in_group, s->in, s->out, image, columns, false);
                 }
-                code = gemm(type, out_group, out_space, rows, 1, (struct matrix){w, rows, 1},
-                            (struct matrix){columns != NULL ? columns : image, out_space, 1}, 1,
-                            (struct matrix){result, out_space, 1}, function);
+                TRY_OR_DONE(gemm(type, out_group, out_space, rows, 1, (struct matrix){w, rows, 1},
+                                 (struct matrix){columns != NULL ? columns : image, out_space, 1}, 1,
+                                 (struct matrix){result, out_space, 1}));
             }
         }
     }
+done:
     free(columns);
     return code;
 }

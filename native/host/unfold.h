@@ -18,7 +18,6 @@ static inline int64_t volume(const int64_t *sizes) { return sizes[0] * sizes[1] 
 /* Adds the convolution to `out`, which holds the bias already: in (samples, in_channels, space), weight
  * (out_channels, in_channels / groups, kernel), or transposed (in_channels, out_channels / groups, kernel),
  * out (samples, out_channels, space); all contiguous, of `type`: float32 or float64. */
-AOTITorchError convolve(int32_t type, const struct shape *s, char *in, char *weight, char *out,
-                        const char *function);
+AOTITorchError convolve(int32_t type, const struct shape *s, char *in, char *weight, char *out);
 
 #endif

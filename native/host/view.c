@@ -10,14 +10,16 @@ AOTITorchError aoti_torch__reinterpret_tensor(AtenTensorHandle self, int64_t ndi
     int64_t offset;
     REQUIRE(!__builtin_add_overflow(self->offset, storage_offset, &offset), AOTI_INVALID_ARGUMENT,
             "the storage offset overflows");
-    return tensor_view(self, ndim, sizes_ptr, strides_ptr, offset, self->dtype, ret_new_tensor, __func__);
+    TRY(tensor_view(self, ndim, sizes_ptr, strides_ptr, offset, self->dtype, ret_new_tensor));
+    return AOTI_OK;
 }
 
 AOTITorchError aoti_torch_as_strided(AtenTensorHandle self, const int64_t *sizes_ptr,
                                      const int64_t *strides_ptr, AtenTensorHandle *ret) {
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(ret);
-    return tensor_view(self, self->ndim, sizes_ptr, strides_ptr, self->offset, self->dtype, ret, __func__);
+    TRY(tensor_view(self, self->ndim, sizes_ptr, strides_ptr, self->offset, self->dtype, ret));
+    return AOTI_OK;
 }
 
 AOTITorchError aoti_torch__alloc_from_pool(AtenTensorHandle self, int64_t offset_bytes, int32_t dtype,
@@ -31,17 +33,16 @@ AOTITorchError aoti_torch__alloc_from_pool(AtenTensorHandle self, int64_t offset
     REQUIRE(offset_bytes >= 0 && offset_bytes % itemsize == 0, AOTI_INVALID_ARGUMENT,
             "offset %lld is not a multiple of the %lld bytes of a %s", (long long)offset_bytes,
             (long long)itemsize, dtype_text(dtype));
-    return tensor_view(self, ndim, sizes_ptr, strides_ptr, offset_bytes / itemsize, dtype, ret_new_tensor,
-                       __func__);
+    TRY(tensor_view(self, ndim, sizes_ptr, strides_ptr, offset_bytes / itemsize, dtype, ret_new_tensor));
+    return AOTI_OK;
 }
 
-static AOTITorchError view_dtype(AtenTensorHandle self, int32_t dtype, AtenTensorHandle *out,
-                                 const char *function) {
+static AOTITorchError view_dtype(AtenTensorHandle self, int32_t dtype, AtenTensorHandle *out) {
     int64_t from = (int64_t)dtype_itemsize(self->dtype), to = (int64_t)dtype_itemsize(dtype);
     int64_t sizes[MAX_DIMS], strides[MAX_DIMS], offset = self->offset;
     int64_t last = self->ndim - 1;
     if (to == 0) {
-        return shim_fail(AOTI_NOT_SUPPORTED, function, "element type code %d is not known", (int)dtype);
+        return FAIL(AOTI_NOT_SUPPORTED, "element type code %d is not known", (int)dtype);
     }
     for (int64_t d = 0; d < self->ndim; d++) {
         sizes[d] = self->sizes[d];
@@ -49,9 +50,8 @@ static AOTITorchError view_dtype(AtenTensorHandle self, int32_t dtype, AtenTenso
     }
     if (from != to) {
         if (self->ndim == 0 || self->strides[last] != 1) {
-            return shim_fail(AOTI_INVALID_ARGUMENT, function,
-                             "a view from %s to %s needs a last dimension with stride 1",
-                             dtype_text(self->dtype), dtype_text(dtype));
+            return FAIL(AOTI_INVALID_ARGUMENT, "a view from %s to %s needs a last dimension with stride 1",
+                        dtype_text(self->dtype), dtype_text(dtype));
         }
         if (from > to) {
             int64_t ratio = from / to;
@@ -61,7 +61,7 @@ static AOTITorchError view_dtype(AtenTensorHandle self, int32_t dtype, AtenTenso
             }
             overflow = __builtin_mul_overflow(offset, ratio, &offset) || overflow;
             if (overflow) {
-                return shim_fail(AOTI_INVALID_ARGUMENT, function, "the sizes of the view overflow");
+                return FAIL(AOTI_INVALID_ARGUMENT, "the sizes of the view overflow");
             }
         } else {
             int64_t ratio = to / from;
@@ -71,8 +71,8 @@ static AOTITorchError view_dtype(AtenTensorHandle self, int32_t dtype, AtenTenso
                 strides[d] /= ratio;
             }
             if (!divisible) {
-                return shim_fail(
-                    AOTI_INVALID_ARGUMENT, function,
+                return FAIL(
+                    AOTI_INVALID_ARGUMENT,
                     "the last size, the offset and the other strides must be multiples of %lld to view "
                     "%s as %s",
                     (long long)ratio, dtype_text(self->dtype), dtype_text(dtype));
@@ -81,17 +81,19 @@ static AOTITorchError view_dtype(AtenTensorHandle self, int32_t dtype, AtenTenso
             offset /= ratio;
         }
     }
-    return tensor_view(self, self->ndim, sizes, strides, offset, dtype, out, function);
+    return tensor_view(self, self->ndim, sizes, strides, offset, dtype, out);
 }
 
 AOTITorchError aoti_torch_view_dtype(AtenTensorHandle self, int32_t dtype, AtenTensorHandle *ret) {
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(ret);
-    return view_dtype(self, dtype, ret, __func__);
+    TRY(view_dtype(self, dtype, ret));
+    return AOTI_OK;
 }
 
 AOTITorchError aoti_torch_cpu_view_dtype(AtenTensorHandle self, int32_t dtype, AtenTensorHandle *ret0) {
     REQUIRE_DEFINED(self);
     REQUIRE_OUT(ret0);
-    return view_dtype(self, dtype, ret0, __func__);
+    TRY(view_dtype(self, dtype, ret0));
+    return AOTI_OK;
 }

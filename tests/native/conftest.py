@@ -79,7 +79,8 @@ class Tensor:
     @property
     def pointer(self) -> int:
         out = ctypes.c_void_p()
-        self.host.check(self.host.function("aoti_torch_get_data_ptr")(self.handle, ctypes.byref(out)), "data")
+        name = "aoti_torch_get_data_ptr"
+        self.host.check(self.host.function(name)(self.handle, ctypes.byref(out)), name)
         return out.value or 0
 
     def view(self) -> np.ndarray:
@@ -121,9 +122,15 @@ class Host:
         self.library.aoti_shim_last_error(ctypes.byref(text))
         return (text.value or b"").decode()
 
+    def reason(self, name: str) -> str:
+        """Return the last error: it names the shim that was called, however deep it arose."""
+        text = self.error()
+        assert not text or text.startswith(f"{name}: "), (name, text)
+        return text
+
     def check(self, code: int, name: str) -> None:
         if code:
-            raise ShimError(f"{name} returned {code}: {self.error()}")
+            raise ShimError(f"{name} returned {code}: {self.reason(name)}")
 
     def call(self, name: str, *arguments: Any) -> None:
         self.check(self.function(name)(*(a.handle if isinstance(a, Tensor) else a for a in arguments)), name)

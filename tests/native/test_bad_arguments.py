@@ -42,7 +42,7 @@ for name in sorted(COMMON_SHIMS):
     if code == 0 or not text.value:
         accepted.append(name)
     elif name != "aoti_torch_check":
-        assert name in text.value.decode(), (name, text.value)
+        assert text.value.decode().startswith(name + ": "), (name, text.value)
 print(*accepted)
 """
 
@@ -92,7 +92,7 @@ def test_sizes_that_cannot_be(  # noqa: PLR0917 - one argument for each drawn va
     got = function(len(sizes), shim.int64s(sizes), shim.int64s(strides), dtype, 0, 0, ctypes.byref(out))
     assert got == code
     assert text in shim.error()
-    assert code == NO_MEMORY or "aoti_torch_empty_strided" in shim.error()
+    assert shim.error().startswith("aoti_torch_empty_strided: ")
     assert out.value is None
     assert shim.stats() == before
 
