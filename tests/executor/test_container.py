@@ -62,7 +62,7 @@ def test_number_of_models_is_checked(synthetic, num_models):
 
 
 @pytest.mark.parametrize("device", ["gpu", "cpu:", "cpu:x", "", "cuda:-1", "cpu:1:2"])
-def test_B53_device_text_is_checked(synthetic, device):
+def test_device_text_is_checked(synthetic, device):
     with pytest.raises(InvalidArgument, match="no device"):
         Container(synthetic(), device=device)
 
@@ -282,7 +282,7 @@ def test_D3_plugin_closed_before_its_container_stays_until_it_is_gone(synthetic)
     assert plugin.closed
 
 
-def test_B40_tensors_outlive_container_and_plugin(arrays):
+def test_tensors_outlive_container_and_plugin(arrays):
     inputs, outputs = arrays(PLUGINS / "mlp.npz")
     with load(PLUGINS / "mlp.so", host="builtin") as plugin, Container(plugin) as container:
         result = container.run(inputs)[0]
@@ -312,7 +312,7 @@ def test_D3_exit_with_everything_open_is_clean(child):
     assert out == "done\n"
 
 
-def test_D3_B41_nothing_is_deleted_at_interpreter_exit(child, compile_library):
+def test_D3_nothing_is_deleted_at_interpreter_exit(child, compile_library):
     """Threads may still run, and static objects of the plugin may be gone: the system frees it all."""
     path = compile_library(
         Path(__file__).with_name("sources").joinpath("plugin.c").read_text(),

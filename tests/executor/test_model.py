@@ -38,7 +38,7 @@ def test_matches_on_the_builtin_host(path, arrays):
 
 
 @pytest.mark.torch
-def test_B75_matches_on_libtorch_without_importing_torch(child):
+def test_matches_on_libtorch_without_importing_torch(child):
     out = child(
         """
         import sys, numpy as np
@@ -117,7 +117,7 @@ def test_structured_arguments_and_results(tree):
     np.testing.assert_array_equal(result["weight"].numpy(), np.arange(24, dtype="f").reshape(4, 6))
 
 
-def test_B40_results_outlive_the_model(tree):
+def test_results_outlive_the_model(tree):
     args, kwargs = tree_arguments()
     result = tree(*args, **kwargs)
     expected = {key: value.tobytes() for key, value in result.items() if key != "integers"}
@@ -206,7 +206,7 @@ def test_result_of_a_model_is_an_argument_of_another(mlp, x):
     assert again.shape == (8, 4)
 
 
-def test_B82_wrong_rank_is_refused(mlp, x):
+def test_wrong_rank_is_refused(mlp, x):
     for value in (x.ravel(), x.reshape(1, 8, 16), x.reshape(8, 16, 1)):
         with pytest.raises(InvalidArgument, match=r"input 0 \(arg\d+_1\) has \d dimensions .*takes 2"):
             mlp(value)
@@ -279,7 +279,7 @@ def test_what_is_no_array_is_refused(mlp, value):
         mlp(value)
 
 
-def test_B37_rejected_inputs_do_not_leak(mlp, live_tensors, x):
+def test_rejected_inputs_do_not_leak(mlp, live_tensors, x):
     mlp(x)
     before = live_tensors()
     for _ in range(500):
@@ -526,7 +526,7 @@ def test_weights_given_by_path_by_bytes_and_by_name(tmp_path, x):
             )
 
 
-def test_B71_missing_weights_file_is_named(tmp_path):
+def test_missing_weights_file_is_named(tmp_path):
     with pytest.raises(NotFound, match="nowhere"):
         open_model(PLUGINS / "mlp_blob.so", weights=tmp_path / "nowhere.blob")
 
@@ -586,7 +586,7 @@ def test_program_says_what_its_inputs_are(program):
             model(np.zeros((2, 4), "f"))
 
 
-def test_W1_B71_program_whose_weights_are_missing_names_them(program):
+def test_W1_program_whose_weights_are_missing_names_them(program):
     path = program("aoti_legacy_external", forward=STRUCTURED / "affine.so")
     next(path.parent.glob("*.ptd")).unlink()
     with pytest.raises(NotFound, match="forward_weights_blob"):

@@ -131,7 +131,7 @@ assert np.asarray(result.to("cpu")).tolist() == [1] * 5
 @pytest.mark.parametrize(
     ("text", "expected"), [("cpu", (0, 0)), ("cuda", (1, 0)), ("cuda:3", (1, 3)), ("cpu:0", (0, 0))]
 )
-def test_B53_devices_by_name(text: str, expected: tuple[int, int]) -> None:
+def test_devices_by_name(text: str, expected: tuple[int, int]) -> None:
     assert parse_device(text) == expected
 
 

@@ -49,7 +49,7 @@ def random_weights(container, seed):
 
 
 @external
-def test_B70_run_before_the_weights_are_bound_is_refused(container):
+def test_run_before_the_weights_are_bound_is_refused(container):
     with pytest.raises(InvalidState, match=r"'a\.weight', 'a\.bias', 'b\.weight' and 1 more") as caught:
         container.run([np.zeros((8, 16), "f")])
     assert "weights blob" in caught.value.hint
@@ -267,7 +267,7 @@ def test_swap_to_a_set_that_was_never_filled_is_refused(container):
         container.swap()
 
 
-def test_partial_update_of_the_inactive_set_is_completed_from_the_active_one(container):
+def test_partial_update_of_the_inactive_set_takes_the_rest_from_the_active(container):
     x = np.random.default_rng(0).standard_normal((8, 16)).astype("f")
     old = {name: tensor.numpy() for name, tensor in container.read_constants().items()}
     new = {**old, "b.bias": np.full(12, 5, "f")}

@@ -176,7 +176,7 @@ def test_the_host_tells_its_last_error(plugin: Callable[..., str]) -> None:
         assert loaded.host.last_error() is None
 
 
-def test_B143_a_wrong_override_fails_loudly(plugin: Callable[..., str], child: Callable[..., str]) -> None:
+def test_a_wrong_override_fails_loudly(plugin: Callable[..., str], child: Callable[..., str]) -> None:
     words = child(LOAD, plugin(BOTH_NEED), "builtin", AOTI_SHIM_PATH="/nowhere/libaoti_shim.so")
     assert words.startswith("NotFound /nowhere/libaoti_shim.so: AOTI_SHIM_PATH names no file")
 

@@ -38,7 +38,7 @@ def test_L7_a_plugin_that_forgot_libstdcxx_gets_it(
     assert "libstdc++.so.6" in words
 
 
-def test_L7_B10_without_it_the_symbol_is_explained(
+def test_L7_without_it_the_symbol_is_explained(
     cxx_plugin: Callable[..., str], child: Callable[..., str]
 ) -> None:
     words = child(LOAD, cxx_plugin(*UNNAMED), "{'preload': []}")
