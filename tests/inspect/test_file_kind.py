@@ -63,7 +63,9 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("kind", "data", "error", "what"), KINDS)
-def test_what_is_not_elf_is_named(kind: str, data: bytes, error: type[AotiError], what: str, tmp_path: Path):
+def test_P11_what_is_not_elf_is_named(
+    kind: str, data: bytes, error: type[AotiError], what: str, tmp_path: Path
+):
     """Each gets its own words, and is never an empty, clean result."""
     found = describe(data)
     assert found.kind == kind

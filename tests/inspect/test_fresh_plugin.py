@@ -39,7 +39,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 @pytest.mark.torch
-def test_a_fresh_plugin_exports_the_entries_call_and_the_inspector_says_so(
+def test_R2_a_fresh_plugin_exports_the_entries_call_and_it_is_seen(
     fresh: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, _ = fresh

@@ -108,7 +108,7 @@ def test_L12_a_refused_torch_does_not_bar_the_host_that_is_there(
 
 
 @pytest.mark.torch
-def test_L12_an_imported_torch_counts_though_it_is_local(
+def test_L12_P15_an_imported_torch_counts_though_it_is_local(
     plugin: Callable[..., str], child: Callable[..., str], builtin_library: str
 ) -> None:
     words = child("import torch\n" + LOAD, plugin(BOTH_NEED), "builtin")

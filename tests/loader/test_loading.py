@@ -86,7 +86,7 @@ def test_L1_a_library_that_is_no_plugin(compile_library: Callable[..., str]) -> 
         aoti_loader.load(compile_library("int x;"))
 
 
-def test_L8_each_lost_feature_warns_when_a_plugin_is_loaded(plugin: Callable[..., str]) -> None:
+def test_L8_R1_each_lost_feature_warns_when_a_plugin_is_loaded(plugin: Callable[..., str]) -> None:
     with pytest.warns(FallbackWarning) as caught:
         loaded = aoti_loader.load(plugin())
     loaded.close()
@@ -394,7 +394,16 @@ def test_two_loads_of_one_file_share_nothing(cxx_plugin: Callable[..., str]) -> 
         loaded.close()
 
 
-def test_L9_a_member_of_a_package_never_names_a_file(plugin: Callable[..., str]) -> None:
+def test_N24_the_file_itself_is_neither_open_nor_mapped_after_loading(plugin: Callable[..., str]) -> None:
+    path = os.path.realpath(plugin())
+    with aoti_loader.load(path, warn=False) as loaded:
+        assert tag(loaded) == 1
+        assert path not in Path("/proc/self/maps").read_text()
+        links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+        assert path not in {os.readlink(link) for link in links if os.path.exists(link)}
+
+
+def test_L9_Q7_a_member_of_a_package_never_names_a_file(plugin: Callable[..., str]) -> None:
     with open(plugin(), "rb") as stream:
         data = stream.read()
     name = "model.pt2!../../../etc/passwd"

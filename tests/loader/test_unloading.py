@@ -62,7 +62,7 @@ def test_D1_nor_with_a_cxx_runtime_of_its_own(
     check_flat(words, growth=200 * 80)
 
 
-def test_D1_real_plugins_leave_nothing(real_plugin: str, child: Callable[..., str]) -> None:
+def test_D1_N59_real_plugins_leave_nothing(real_plugin: str, child: Callable[..., str]) -> None:
     check_flat(child(CYCLE, real_plugin, "150"))
 
 

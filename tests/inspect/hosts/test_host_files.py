@@ -61,7 +61,7 @@ def test_a_program_that_exports_the_shims_loads_the_plugin(compile_library: Comp
     assert really_loads(host, plugin)
 
 
-def test_shims_that_the_host_hides_are_named_as_hidden(compile_library: Compile, plugin: str) -> None:
+def test_P12_R8_shims_that_the_host_hides_are_named_as_hidden(compile_library: Compile, plugin: str) -> None:
     host = compile_library(MAIN + SHIM, "-ldl", name="host", shared=False)
     found = verdict(plugin, host)
     assert found.outcome == "will not load"
@@ -119,7 +119,7 @@ def test_a_library_that_the_host_needs_provides_for_it(compile_library: Compile,
     assert really_loads(host, plugin)
 
 
-def test_two_providers_of_one_shim_are_pointed_out(compile_library: Compile, plugin: str) -> None:
+def test_P14_two_providers_of_one_shim_are_pointed_out(compile_library: Compile, plugin: str) -> None:
     shims = compile_library(SHIM, "-Wl,-soname,libshims.so", name="libshims.so")
     folder = os.path.dirname(shims)
     host = compile_library(
