@@ -54,7 +54,7 @@ def _lines() -> list[bytes]:
 
 @lru_cache(maxsize=1)
 def _signature_lines() -> list[bytes]:
-    import gzip  # noqa: PLC0415 - only who asks for a declaration pays for it
+    import gzip
 
     with gzip.open(os.path.join(_DATA, "signatures.tsv.gz"), "rb") as stream:
         return stream.read().splitlines()

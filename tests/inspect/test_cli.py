@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_inspect.cli import DEFAULT_HOSTS, main
+from aoti_inspect.command.cli import DEFAULT_HOSTS, main
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = str(ROOT / "fixtures" / "plugins" / "mlp.so")

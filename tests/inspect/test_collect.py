@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aoti_abi.errors import AccessFailed, NotFound
-from aoti_inspect.collect import STDIN, collect
+from aoti_inspect.command.collect import STDIN, collect
 
 
 @pytest.fixture

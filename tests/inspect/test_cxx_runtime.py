@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_inspect.cxx_runtime import find_cxx_runtime
 from aoti_inspect.elf.image import ElfImage
+from aoti_inspect.facts.cxx_runtime import find_cxx_runtime
 
 THROWS = """
 #include <stdexcept>

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from aoti_inspect.cli import main
+from aoti_inspect.command.cli import main
 from aoti_inspect.elf.image import ElfImage
 
 from .damage import (

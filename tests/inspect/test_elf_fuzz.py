@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from aoti_abi.errors import AotiError
 from aoti_inspect.elf.image import ElfImage
-from aoti_inspect.plugin import plugin_facts
-from aoti_inspect.second_view import look
+from aoti_inspect.facts.plugin import plugin_facts
+from aoti_inspect.facts.second_view import look
 
 PLUGINS = Path(__file__).resolve().parents[2] / "fixtures" / "plugins"
 #: Values that break counts, sizes and addresses.

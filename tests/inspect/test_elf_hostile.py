@@ -21,9 +21,9 @@ from aoti_abi.errors import AotiError, InvalidProgram
 from aoti_inspect.elf.format import layout
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.read import open_elf
+from aoti_inspect.elf.records import ElfFacts
 from aoti_inspect.elf.strings import StringTable
 from aoti_inspect.elf.versions import MAX_RECORDS, read_needs
-from aoti_inspect.facts import ElfFacts
 
 from .damage import (
     DT_GNU_HASH,

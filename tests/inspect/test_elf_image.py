@@ -14,8 +14,8 @@ import pytest
 from aoti_abi.errors import AccessFailed, InvalidArgument, InvalidProgram, NotFound
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.read import open_elf
+from aoti_inspect.elf.records import ElfFacts, Symbol
 from aoti_inspect.elf.source import FileSource
-from aoti_inspect.facts import ElfFacts, Symbol
 
 MACHINES = [
     (64, "little", 62, "x86_64"),
@@ -282,7 +282,7 @@ def test_memory_and_time_do_not_depend_on_the_size_of_the_file(small_plugin: Pat
     os.truncate(path, 5 << 30)
     script = (
         "import sys, time\n"
-        "from aoti_inspect.plugin import read_plugin\n"
+        "from aoti_inspect.facts.plugin import read_plugin\n"
         "start = time.perf_counter()\n"
         "facts = read_plugin(sys.argv[1])\n"
         "took = time.perf_counter() - start\n"
@@ -301,7 +301,7 @@ def test_memory_and_time_do_not_depend_on_the_size_of_the_file(small_plugin: Pat
 
 def test_importing_the_reader_pulls_in_nothing_heavy():
     script = (
-        "import sys; import aoti_inspect.plugin; "
+        "import sys; import aoti_inspect.facts.plugin; "
         "print(sorted({'json', 'zipfile', 'dataclasses', 'inspect', 'pathlib', 'elftools', 'rich', 'ctypes', "
         "'argparse'} & set(sys.modules)))"
     )

@@ -12,8 +12,8 @@ import pytest
 from aoti_abi.container_api import CONTAINER_API, compiled_by
 from aoti_abi.features import evaluate
 from aoti_abi.versions import parse_version
-from aoti_inspect.cli import main
-from aoti_inspect.plugin import read_plugin
+from aoti_inspect.command.cli import main
+from aoti_inspect.facts.plugin import read_plugin
 
 ENTRIES = "AOTInductorModelContainerExtractConstantsMapEntries"
 COMPILE = """

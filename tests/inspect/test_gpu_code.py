@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from aoti_inspect.elf.image import ElfImage
-from aoti_inspect.facts import GpuImage
-from aoti_inspect.gpu_code import MAX_IMAGES, find_gpu_code, uses_cuda
-from aoti_inspect.plugin import read_plugin
+from aoti_inspect.facts.gpu_code import MAX_IMAGES, find_gpu_code, uses_cuda
+from aoti_inspect.facts.plugin import read_plugin
+from aoti_inspect.facts.records import GpuImage
 
 PTX = (
     b"//\n// Generated\n//\n.version 8.7\n.target sm_90a\n.address_size 64\n\n.visible .entry k() { ret; }\n"

@@ -14,19 +14,19 @@ from pathlib import Path
 import pytest
 
 from aoti_abi.errors import AccessFailed, AotiError, NotFound, NotSupported
-from aoti_inspect import parallel
 from aoti_inspect.artifacts.segments import tensor_container
-from aoti_inspect.audit import ArtifactAudit, Settings
-from aoti_inspect.cli import main
-from aoti_inspect.collect import collect
+from aoti_inspect.auditing import workers as parallel
+from aoti_inspect.auditing.path import audit_path
+from aoti_inspect.auditing.result import ArtifactAudit, Settings
+from aoti_inspect.command.cli import main
+from aoti_inspect.command.collect import collect
+from aoti_inspect.facts.plugin import read_plugin
+from aoti_inspect.facts.target import Target
 from aoti_inspect.hosts.library_search import LibrarySearch
 from aoti_inspect.hosts.verdicts import judge_all
-from aoti_inspect.plugin import read_plugin
-from aoti_inspect.report_json import dumps
-from aoti_inspect.report_text import render
-from aoti_inspect.target import Target
+from aoti_inspect.reports.json_report import dumps
+from aoti_inspect.reports.text import render
 from aoti_inspect.text import printable_error
-from aoti_inspect.workers import audit_path
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = str(ROOT / "fixtures" / "plugins" / "mlp.so")

@@ -10,7 +10,7 @@ import pytest
 
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.read import open_elf
-from aoti_inspect.second_view import compare, look
+from aoti_inspect.facts.second_view import compare, look
 
 
 def section(data: bytes, name: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_inspect.symbol_families import family, uses_old_string_abi
+from aoti_inspect.facts.symbol_families import family, uses_old_string_abi
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.read import open_elf
-from aoti_inspect.plugin import plugin_facts
-from aoti_inspect.weights import TAIL_ALIGN, find_weights
+from aoti_inspect.facts.plugin import plugin_facts
+from aoti_inspect.facts.weights import TAIL_ALIGN, find_weights
 
 MAGIC = 0x1234_5678_9ABC_DEF1
 #: What only code for one kind of weights holds, as in PyTorch's model_base.h.

@@ -27,7 +27,7 @@ from aoti_abi.errors import (
 from aoti_abi.features import FEATURES, evaluate
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.source import BufferSource
-from aoti_inspect.plugin import read_plugin
+from aoti_inspect.facts.plugin import read_plugin
 from aoti_loader import loading
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import aoti_loader
 from aoti_abi.errors import AotiError, NotSupported
 from aoti_inspect.elf.image import ElfImage
-from aoti_inspect.facts import PluginFacts, Weights
-from aoti_inspect.plugin import plugin_facts, read_plugin
+from aoti_inspect.facts.plugin import plugin_facts, read_plugin
+from aoti_inspect.facts.records import PluginFacts, Weights
 from aoti_loader.mending import THREAD_ATEXIT, Mend, plan_mends
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aoti_inspect.facts import Symbol
-from aoti_inspect.plugin import read_plugin
+from aoti_inspect.elf.records import Symbol
+from aoti_inspect.facts.plugin import read_plugin
 from aoti_loader.preload import Preload, forgotten
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ import pytest
 from aoti_abi.payload import Variant
 from aoti_inspect.artifacts import open_artifact
 from aoti_inspect.artifacts.artifact import Artifact, Delegate, Model, Plugin
-from aoti_inspect.artifacts.audit import audit_artifact
 from aoti_inspect.artifacts.weights import Weights, WeightTensor
-from aoti_inspect.audit import ArtifactAudit, Settings
+from aoti_inspect.auditing.artifact import audit_artifact
+from aoti_inspect.auditing.result import ArtifactAudit, Settings
+from aoti_inspect.facts.target import Target
 from aoti_inspect.rules import all_rules
-from aoti_inspect.target import Target
 
 from .conftest import package_members, write_zip
 
@@ -213,7 +213,7 @@ def blob_plugin() -> str:
 
 @pytest.mark.parametrize(("size", "severity"), [(2687, "error"), (2688, None), (2689, "warning")])
 def test_the_size_of_a_blob(blob_plugin, size, severity):
-    from aoti_inspect.plugin import read_plugin
+    from aoti_inspect.facts.plugin import read_plugin
 
     required = read_plugin(blob_plugin).weights.required
     assert required
@@ -327,7 +327,7 @@ def test_every_anomaly_has_a_rule():
 
 
 def test_package_rules_say_nothing_about_plain_plugins(smallest_plugin):
-    from aoti_inspect.plugin import read_plugin
+    from aoti_inspect.facts.plugin import read_plugin
     from aoti_inspect.rules.registry import Context, run_rules
 
     context = Context(read_plugin(smallest_plugin), Target(), ())

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from aoti_inspect.facts.plugin import read_plugin
+from aoti_inspect.facts.target import Target, local_target
 from aoti_inspect.findings import HostVerdict
 from aoti_inspect.hosts.verdicts import judge_all
-from aoti_inspect.plugin import read_plugin
-from aoti_inspect.target import Target, local_target
 
 Compile = Callable[..., str]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from aoti_abi.errors import InvalidArgument, NotFound
+from aoti_inspect.facts.plugin import read_plugin
+from aoti_inspect.facts.target import Target
 from aoti_inspect.findings import HostVerdict
 from aoti_inspect.hosts.tables import builtin_host, executorch_host, torch_host
 from aoti_inspect.hosts.verdicts import check_host_names, judge_all
-from aoti_inspect.plugin import read_plugin
-from aoti_inspect.target import Target
 
 Compile = Callable[..., str]
 ENTRIES = """

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_inspect.facts import VersionNeed
-from aoti_inspect.releases import CXXABI_GCC, GLIBCXX_GCC
-from aoti_inspect.target import Target
+from aoti_inspect.elf.records import VersionNeed
+from aoti_inspect.facts.releases import CXXABI_GCC, GLIBCXX_GCC
+from aoti_inspect.facts.target import Target
 
 OLD_TORCH = "_ZN3c107WarningC1ERKSs"
 NEW_TORCH = "_ZN3c107WarningC1ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"

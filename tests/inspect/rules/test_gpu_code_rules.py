@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_inspect.facts import GpuImage
-from aoti_inspect.releases import PTX_CUDA
-from aoti_inspect.rules.gpu_code import cubin_runs_on
-from aoti_inspect.target import Target
+from aoti_inspect.facts.predicates import cubin_runs_on
+from aoti_inspect.facts.records import GpuImage
+from aoti_inspect.facts.releases import PTX_CUDA
+from aoti_inspect.facts.target import Target
 
 
 def cubin(sm):

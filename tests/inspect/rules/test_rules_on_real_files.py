@@ -7,10 +7,10 @@ import subprocess
 import pytest
 
 from aoti_abi.container_api import CONTAINER_API
-from aoti_inspect.plugin import read_plugin
+from aoti_inspect.facts.plugin import read_plugin
+from aoti_inspect.facts.target import Target
 from aoti_inspect.rules import all_rules
 from aoti_inspect.rules.registry import Context, run_rules
-from aoti_inspect.target import Target
 
 C = "AOTInductorModelContainer"
 #: What a synthetic C plugin is always found to have.

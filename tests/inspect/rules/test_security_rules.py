@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_inspect.facts import Segment
+from aoti_inspect.elf.records import Segment
 
 
 def test_text_relocations(run):

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_inspect.facts import GpuImage, VersionNeed
-from aoti_inspect.releases import GLIBC_FIRST
-from aoti_inspect.rules.processor import sleef_isa
-from aoti_inspect.target import ISA_FLAGS, Target
+from aoti_inspect.elf.records import VersionNeed
+from aoti_inspect.facts.predicates import sleef_isa
+from aoti_inspect.facts.records import GpuImage
+from aoti_inspect.facts.releases import GLIBC_FIRST
+from aoti_inspect.facts.target import ISA_FLAGS, Target
 
 CUBIN = GpuImage("cubin", 90, None, "elf", 0, 100)
 

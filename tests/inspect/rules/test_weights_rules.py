@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from aoti_inspect.facts import Weights
+from aoti_inspect.facts.records import Weights
 
 
 def weights(kind, *, size=0, required=None, magic=None, magic_ok=None, mutable=None):
