@@ -78,8 +78,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--weights", metavar="FILE", help="a weights blob, for a plugin that has none inside")
     parser.add_argument(
         "--host",
-        choices=("auto", "builtin", "torch", "process"),
-        default="auto",
+        choices=hosts.choices(),
+        default=hosts.AUTO,
         help="who provides aoti_torch_*: the toolkit's own library, LibTorch, or this process "
         "(default: the first that has all the plugin calls)",
     )

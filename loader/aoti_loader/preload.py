@@ -11,10 +11,10 @@ import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi.errors import AccessFailed, AotiError
-from aoti_abi.torch_host import NEEDED_NAMES
 from aoti_inspect.facts.symbol_families import family
 from aoti_loader import linker
 from aoti_loader.cuda import CUDART, find_cudart
+from aoti_loader.process import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,10 +36,6 @@ class Preload(NamedTuple):
     library: str
     symbols: tuple[str, ...]
 
-
-#: Handles of what was opened, by name, for the life of the process: libraries above hold addresses in them.
-_opened: dict[str, int] = {}
-_global: set[str] = set()
 
 
 def forgotten(facts: PluginFacts) -> tuple[Preload, ...]:
@@ -73,7 +69,8 @@ def open_forgotten(items: Iterable[Preload], path: str) -> tuple[str, ...]:
     Raises:
         AccessFailed: one can't be opened, with the dynamic linker's words, each time it is tried.
     """
-    return tuple(_open_runtime(item, path) for item in items)
+    with PROCESS.lock:
+        return tuple(_open_runtime(item, path) for item in items)
 
 
 def open_needed(facts: PluginFacts) -> None:
@@ -83,10 +80,12 @@ def open_needed(facts: PluginFacts) -> None:
     would call the plugin's copies of its own inline functions, and could never be parted from it again. What
     can't be opened here is left for the dynamic linker to refuse, in the plugin's name.
     """
-    for name in facts.elf.needed:
-        if name not in _opened and name not in NEEDED_NAMES and "/" not in name:
-            with contextlib.suppress(AccessFailed):
-                _opened[name] = linker.open_library(name, linker.RTLD_LAZY | linker.RTLD_LOCAL)
+    opened = PROCESS.libraries
+    with PROCESS.lock:
+        for name in facts.elf.needed:
+            if name not in opened and name not in facts.imports.libtorch and "/" not in name:
+                with contextlib.suppress(AccessFailed):
+                    opened[name] = linker.open_library(name, linker.RTLD_LAZY | linker.RTLD_LOCAL)
 
 
 def open_named(names: Iterable[str], path: str) -> tuple[str, ...]:
@@ -95,7 +94,8 @@ def open_named(names: Iterable[str], path: str) -> tuple[str, ...]:
     Raises:
         AccessFailed: one can't be opened.
     """
-    return tuple(_open(name, path, f"the preload {name!r}", None) for name in names)
+    with PROCESS.lock:
+        return tuple(_open(name, path, f"the preload {name!r}", None) for name in names)
 
 
 def _open_runtime(item: Preload, path: str) -> str:
@@ -108,14 +108,14 @@ def _open_runtime(item: Preload, path: str) -> str:
 
 
 def _open(name: str, path: str, what: str, hint: str | None) -> str:
-    if name in _global:
-        return linker.file_of_handle(_opened[name])
+    if name in PROCESS.global_libraries:
+        return linker.file_of_handle(PROCESS.libraries[name])
     try:
         handle = linker.open_library(name, linker.RTLD_LAZY | linker.RTLD_GLOBAL)
     except AotiError as error:
         raise AccessFailed(f"cannot open {what}", path=path, cause=error.cause, hint=hint) from None
-    _opened[name] = handle
-    _global.add(name)
+    PROCESS.libraries[name] = handle
+    PROCESS.global_libraries.add(name)
     return linker.file_of_handle(handle)
 
 

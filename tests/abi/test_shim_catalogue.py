@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from aoti_abi import shim_catalogue, slim_host, torch_host
+from aoti_abi import shim_catalogue
+from aoti_abi.hosts import executorch, torch
 from aoti_abi.versions import KNOWN_TORCH
 
 
@@ -145,16 +146,16 @@ def test_import_reads_no_data_and_nothing_heavy() -> None:
 
 
 def test_the_slim_list() -> None:
-    assert len(slim_host.EXECUTORCH_SLIM) == 51
-    assert "aoti_torch_cuda_int4_plain_mm" in slim_host.EXECUTORCH_SLIM
-    generic = [name for name in slim_host.EXECUTORCH_SLIM if shim_catalogue.lookup(name)]
+    assert len(executorch.SLIM_SHIMS) == 51
+    assert "aoti_torch_cuda_int4_plain_mm" in executorch.SLIM_SHIMS
+    generic = [name for name in executorch.SLIM_SHIMS if shim_catalogue.lookup(name)]
     assert len(generic) > 40
 
 
 def test_what_a_torch_host_provides() -> None:
-    assert torch_host.provides("Sleef_expf16_u10", "2.13")
-    assert torch_host.provides("aoti_torch_get_dim", "2.13")
-    assert not torch_host.provides("aoti_torch_cpu__qconv2d_pointwise_tensor", "2.8")
-    assert not torch_host.provides("aoti_torch_cuda_mm_out", "2.13")
-    assert torch_host.provides("aoti_torch_cuda_mm_out", "2.13", ("common", "cpu", "cuda"))
-    assert not torch_host.provides("cblas_sgemm", "2.13")
+    assert torch.provides("Sleef_expf16_u10", "2.13")
+    assert torch.provides("aoti_torch_get_dim", "2.13")
+    assert not torch.provides("aoti_torch_cpu__qconv2d_pointwise_tensor", "2.8")
+    assert not torch.provides("aoti_torch_cuda_mm_out", "2.13")
+    assert torch.provides("aoti_torch_cuda_mm_out", "2.13", ("common", "cpu", "cuda"))
+    assert not torch.provides("cblas_sgemm", "2.13")

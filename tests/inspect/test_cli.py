@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_inspect.command.cli import DEFAULT_HOSTS, main
+from aoti_inspect.command.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = str(ROOT / "fixtures" / "plugins" / "mlp.so")
@@ -95,7 +95,7 @@ def test_a_host_that_nobody_asked_for_is_information_only(capsys: pytest.Capture
     code, document = report(capsys, *ANYWHERE, PLUGIN)
     verdicts = {v["host"]: v["outcome"] for v in document["artifacts"][0]["plugins"][0]["hosts"]}
     assert code == 0
-    assert tuple(verdicts) == DEFAULT_HOSTS
+    assert tuple(verdicts) == default_hosts()
     assert verdicts["local"] == "will not load"
 
 

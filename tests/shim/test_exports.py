@@ -10,7 +10,7 @@ from typing import Any
 from elftools.elf.elffile import ELFFile
 
 from aoti_abi import shim_catalogue
-from aoti_abi.builtin_host import BUILTIN_SHIMS, COMMON_SHIMS, SLEEF, builtin_shims
+from aoti_abi.hosts.builtin import BUILTIN_SHIMS, COMMON_SHIMS, SLEEF, builtin_shims
 
 CONTROL = {
     "aoti_shim_abi_version",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aoti_abi.hosts.torch import is_libtorch
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import parse_version
 from aoti_inspect.facts import imports
@@ -42,6 +43,11 @@ def cuda_calls(plugin: PluginFacts) -> list[str]:
     """Return the functions that a plugin calls only if it was compiled for CUDA, sorted."""
     proof = ("cuLaunchKernel", "cudaMalloc", "aoti_torch_create_cuda_stream_guard")
     return sorted(symbol.name for symbol in plugin.elf.undefined if symbol.name in proof)
+
+
+def needed_libtorch(elf: ElfFacts) -> tuple[str, ...]:
+    """Return the DT_NEEDED entries that are LibTorch's libraries, whatever folder they name."""
+    return tuple(filter(is_libtorch, elf.needed))
 
 
 def wants_executable_stack(elf: ElfFacts) -> bool:

@@ -124,10 +124,10 @@ def unknown_host_function(context: Context) -> Iterator[Report]:
     unknown = [name for name in imports.names(context.plugin, "shim") if lookup(name) is None]
     if not unknown:
         return
-    from aoti_abi.slim_host import EXECUTORCH_SLIM
+    from aoti_abi.hosts.executorch import SLIM_SHIMS
 
-    slim = [name for name in unknown if name in EXECUTORCH_SLIM]
-    nowhere = [name for name in unknown if name not in EXECUTORCH_SLIM]
+    slim = [name for name in unknown if name in SLIM_SHIMS]
+    nowhere = [name for name in unknown if name not in SLIM_SHIMS]
     if slim:
         yield Report(
             f"calls {counted(len(slim), 'function')} that only ExecuTorch's CUDA backend has: {listed(slim)}",

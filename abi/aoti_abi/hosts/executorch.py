@@ -1,12 +1,21 @@
-"""The host API of ExecuTorch's CUDA backend: the shims over its SlimTensor.
+"""ExecuTorch's CUDA backend as a host: the shims over its SlimTensor, by ExecuTorch's release.
 
 A plugin compiled with ``link_libtorch=False`` and ExecuTorch's options needs no other.
 """
 
 from __future__ import annotations
 
-#: Every shim that ExecuTorch's slim library exports.
-EXECUTORCH_SLIM: frozenset[str] = frozenset(
+from aoti_abi.host_descriptor import HostDescriptor
+from aoti_abi.records import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aoti_abi.host_descriptor import Provides
+
+#: The releases that have the CUDA backend, oldest first.
+RELEASES: tuple[str, ...] = ("1.1", "1.2", "1.3", "1.4", "1.5")
+
+#: Every shim that the slim library of any release exports.
+SLIM_SHIMS: frozenset[str] = frozenset(
     (
         "aoti_torch__reinterpret_tensor",
         "aoti_torch_assign_tensors_out",
@@ -60,4 +69,23 @@ EXECUTORCH_SLIM: frozenset[str] = frozenset(
         "aoti_torch_new_tensor_handle",
         "aoti_torch_warn",
     )
+)
+
+
+def slim_shims(_release: str) -> frozenset[str]:
+    """Return the shims of one release (``"1.5"``)."""
+    return SLIM_SHIMS
+
+
+def _shims(_machine: str, version: str | None) -> Provides:
+    return slim_shims(version or RELEASES[-1]).__contains__
+
+
+HOST = HostDescriptor(
+    name="executorch",
+    title="ExecuTorch",
+    shims=_shims,
+    versions=RELEASES,
+    default_version=RELEASES[-1],
+    audited=("executorch",),
 )
