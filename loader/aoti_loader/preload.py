@@ -11,7 +11,6 @@ import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi.errors import AccessFailed, AotiError
-from aoti_inspect.facts.symbol_families import family
 from aoti_loader import linker
 from aoti_loader.cuda import CUDART, find_cudart
 from aoti_loader.process import PROCESS
@@ -20,7 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aoti_inspect.facts.records import PluginFacts
+    from aoti_inspect.facts.symbol_families import Family
 
+#: Whose functions each runtime library has.
+_RUNTIMES: tuple[tuple[Family, str], ...] = (
+    ("c++", "libstdc++"),
+    ("libc++", "libc++"),
+    ("cuda-runtime", "libcudart"),
+)
 _LIBCXX = "libc++.so.1"
 _LIBSTDCXX = "libstdc++.so.6"
 
@@ -40,21 +46,17 @@ class Preload(NamedTuple):
 
 def forgotten(facts: PluginFacts) -> tuple[Preload, ...]:
     """Return which runtimes a plugin uses without naming them in DT_NEEDED."""
-    needed = facts.elf.needed
-    by_family: dict[str, list[str]] = {}
-    for symbol in facts.elf.undefined:
-        # A symbol with a library of its own is that library's business.
-        if symbol.binding != "weak" and symbol.library is None:
-            by_family.setdefault(family(symbol.name), []).append(symbol.name)
+    imports = facts.imports
     found = []
-    for kind, library in (("c++", "libstdc++"), ("libc++", "libc++"), ("cuda-runtime", "libcudart")):
-        symbols = by_family.get(kind, ())
-        if symbols and not any(name.startswith(library) for name in needed):
+    for kind, library in _RUNTIMES:
+        # A symbol with a library of its own is that library's business.
+        symbols = imports.unversioned(kind)
+        if symbols and not imports.needs_library(library):
             found.append(Preload(library, tuple(sorted(symbols)[:3])))
     if any(item.library == "libc++" for item in found):
         # Exceptions and operator new have the same names in both runtimes; libc++ brings its own.
         found = [item for item in found if item.library != "libstdc++"]
-    if any(name.startswith("libc++") for name in needed):
+    if imports.needs_library("libc++"):
         found = [item for item in found if item.library != "libstdc++"]
     return tuple(found)
 

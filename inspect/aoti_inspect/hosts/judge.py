@@ -10,14 +10,7 @@ from __future__ import annotations
 
 from aoti_abi.features import evaluate
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
-from aoti_inspect.facts import imports
-from aoti_inspect.facts.predicates import (
-    missing_isa,
-    needed_libtorch,
-    not_a_library,
-    refuses_its_stack,
-    used_isa,
-)
+from aoti_inspect.facts.predicates import missing_isa, not_a_library, refuses_its_stack, used_isa
 from aoti_inspect.facts.symbol_families import uses_old_string_abi
 from aoti_inspect.facts.version_needs import newer_than
 from aoti_inspect.findings import HostVerdict
@@ -26,29 +19,8 @@ from aoti_inspect.wording import counted, listed
 if TYPE_CHECKING:
     from aoti_abi.host_descriptor import HostDescriptor, KnownHost
     from aoti_inspect.facts.records import PluginFacts
-    from aoti_inspect.facts.symbol_families import Family
     from aoti_inspect.facts.target import Target
     from aoti_inspect.findings import Outcome
-
-
-class Undefined(NamedTuple):
-    """The strong undefined symbols that a host has to provide, by family."""
-
-    by_family: dict[Family, list[str]]
-
-    def of(self, name: Family) -> list[str]:
-        """Return the symbols of one family, in the file's order."""
-        return self.by_family.get(name, [])
-
-
-def host_symbols(plugin: PluginFacts) -> Undefined:
-    """Group the strong undefined symbols that carry no version: nothing but the host provides those."""
-    return Undefined(
-        {
-            kind: [symbol.name for symbol in symbols if symbol.version is None]
-            for kind, symbols in imports.by_family(plugin).items()
-        }
-    )
 
 
 def lost_features(plugin: PluginFacts) -> tuple[str, ...]:
@@ -89,21 +61,19 @@ class Common(NamedTuple):
     Attributes:
         plugin, target: what is judged.
         reasons: why it would load nowhere.
-        symbols: what only a host can provide.
         lost: the features that it allows nowhere.
     """
 
     plugin: PluginFacts
     target: Target
     reasons: tuple[str, ...]
-    symbols: Undefined
     lost: tuple[str, ...]
 
 
 def for_all_hosts(plugin: PluginFacts, target: Target) -> Common:
     """Look at a plugin once, before its hosts are judged."""
     reasons = tuple(common_reasons(plugin, target))
-    return Common(plugin, target, reasons, host_symbols(plugin), lost_features(plugin))
+    return Common(plugin, target, reasons, lost_features(plugin))
 
 
 class Judgement:
@@ -149,30 +119,30 @@ class Judgement:
 def judge(common: Common, host: KnownHost) -> HostVerdict:
     """Return the verdict for one host known by its description."""
     found = Judgement(common)
-    plugin, target, symbols = common.plugin, common.target, common.symbols
-    asked = [*symbols.of("shim"), *symbols.of("prefixed-shim"), *symbols.of("sleef")]
+    plugin, target = common.plugin, common.target
+    asked = plugin.imports.unversioned("shim", "prefixed-shim", "sleef")
     provides = host.provides(plugin.elf.header.machine_name)
     found.missing = [name for name in asked if not provides(name)]
     if found.missing:
         count = counted(len(found.missing), "symbol")
         found.reasons.append(f"{host.name} lacks {count} that the plugin calls: {listed(found.missing)}")
     _check_libtorch_cxx(found, host)
-    _check_cxx_runtime(found, host.descriptor, symbols)
-    _check_needed(found, host.descriptor, symbols)
-    _check_cuda(found, host.descriptor, symbols)
-    _check_rest(found, symbols)
+    _check_cxx_runtime(found, host.descriptor)
+    _check_needed(found, host.descriptor)
+    _check_cuda(found, host.descriptor)
+    _check_rest(found)
     if refuses_its_stack(target, plugin.elf):
         if host.descriptor.clears_executable_stack and plugin.elf.executable_stack:
             found.notes.append("aoti_loader clears the executable-stack flag in its private copy")
         else:
             found.reasons.append(f"it asks for an executable stack, which glibc {target.glibc} refuses")
-    if any("proxy_executor" in name for name in symbols.of("shim")):
+    if plugin.imports.proxy_executor:
         found.notes.append("its custom operators must be registered in the host first")
     return found.verdict(host.name)
 
 
 def _check_libtorch_cxx(found: Judgement, host: KnownHost) -> None:
-    called = imports.names(found.plugin, "libtorch-c++")
+    called = found.plugin.imports.names("libtorch-c++")
     if not called:
         return
     old = [name for name in called if uses_old_string_abi(name)]
@@ -188,7 +158,7 @@ def _check_libtorch_cxx(found: Judgement, host: KnownHost) -> None:
         )
 
 
-def _check_cxx_runtime(found: Judgement, host: HostDescriptor, symbols: Undefined) -> None:
+def _check_cxx_runtime(found: Judgement, host: HostDescriptor) -> None:
     plugin = found.plugin
     if plugin.cxx_runtime_static and plugin.elf.exports.std_strong:
         text = f"it carries and exports its own C++ runtime ({plugin.elf.exports.std_strong} symbols)"
@@ -196,7 +166,7 @@ def _check_cxx_runtime(found: Judgement, host: HostDescriptor, symbols: Undefine
             found.reasons.append(f"{text}: two runtimes meet in one process, and creating the model crashes")
         else:
             found.notes.append(f"{text}: safe only in a process without another C++ runtime")
-    if symbols.of("c++") and not imports.needs_library(plugin, "libstdc++.so"):
+    if plugin.imports.unversioned("c++") and not plugin.imports.needs_library("libstdc++.so"):
         found.notes.append("libstdc++.so.6 must be loaded first, as aoti_loader does: it is not named")
     if plugin.cxx_runtime == "libc++" and host.cxx_runtime == "libstdc++":
         found.notes.append(
@@ -204,13 +174,13 @@ def _check_cxx_runtime(found: Judgement, host: HostDescriptor, symbols: Undefine
         )
 
 
-def _check_needed(found: Judgement, host: HostDescriptor, symbols: Undefined) -> None:
-    libtorch = needed_libtorch(found.plugin.elf)
+def _check_needed(found: Judgement, host: HostDescriptor) -> None:
+    libtorch = found.plugin.imports.libtorch
     if host.is_libtorch:
         by_path = [entry for entry in libtorch if "/" in entry]
         if by_path:
             found.notes.append(f"{listed(by_path)} must be the file that {host.title} itself loads")
-        if not libtorch and symbols.of("shim"):
+        if not libtorch and found.plugin.imports.unversioned("shim"):
             found.notes.append(
                 "libtorch must be in the global scope first (linked into the program, or opened "
                 "RTLD_GLOBAL), since it is not named; PyTorch's own Python loader fails on it"
@@ -227,25 +197,25 @@ def _check_needed(found: Judgement, host: HostDescriptor, symbols: Undefined) ->
 _CUDA_CODE = "aoti_torch_device_type_cuda"
 
 
-def _check_cuda(found: Judgement, host: HostDescriptor, symbols: Undefined) -> None:
-    plugin = found.plugin
-    if symbols.of("cuda-driver") or imports.needs_library(plugin, "libcuda.so"):
+def _check_cuda(found: Judgement, host: HostDescriptor) -> None:
+    imports = found.plugin.imports
+    if imports.unversioned("cuda-driver") or imports.needs_library("libcuda.so"):
         found.notes.append("the NVIDIA driver (libcuda.so.1) must be installed")
-    forgotten = symbols.of("cuda-runtime") and not imports.needs_library(plugin, "libcudart.so")
-    shims = any("cuda" in name for name in symbols.of("shim") if name != _CUDA_CODE)
+    forgotten = imports.unversioned("cuda-runtime") and not imports.needs_library("libcudart.so")
+    shims = any("cuda" in name for name in imports.unversioned("shim") if name != _CUDA_CODE)
     if host.cuda_build and (forgotten or shims):
         found.notes.append(f"it needs {host.cuda_build}")
     elif forgotten:
         found.notes.append("the CUDA runtime (libcudart) must be loaded first: the plugin does not name it")
 
 
-def _check_rest(found: Judgement, symbols: Undefined) -> None:
-    """Judge symbols that no table knows: another needed library may define them, the host does not."""
-    rest = [*symbols.of("other"), *symbols.of("openmp"), *symbols.of("libc++")]
+def _check_rest(found: Judgement) -> None:
+    """Judge symbols of no known interface: another needed library may define them, the host does not."""
+    imports = found.plugin.imports
+    rest = imports.unversioned("other", "openmp", "libc++")
     if not rest:
         return
-    libtorch = needed_libtorch(found.plugin.elf)
-    others = [name for name in found.plugin.elf.needed if name not in libtorch]
+    others = [name for name in imports.needed if name not in imports.libtorch]
     if others:
         found.unchecked.append(f"{listed(rest)} must come from {listed(others)}; --host local looks there")
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.facts import imports
-from aoti_inspect.facts.predicates import needed_libtorch
 from aoti_inspect.rules.registry import Report, rule
 from aoti_inspect.wording import counted, listed
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _libtorch(context: Context) -> list[str]:
-    return list(needed_libtorch(context.plugin.elf))
+    return list(context.plugin.imports.libtorch)
 
 
 @rule("AOTI310", "needs-libtorch", "info")
