@@ -22,14 +22,14 @@ class HostDescriptor(NamedTuple):
     """One family of hosts.
 
     Attributes:
-        name: of the family and of its module ("torch").
+        name: of the family, and of its module ("torch").
         title: the name in a sentence ("PyTorch").
         shims: returns which symbols a host of this family provides, for a machine (as in
             ``os.uname().machine``) and one of ``versions``; the version is None if there are none.
         versions: the releases that the tables cover, oldest first; none if it comes in one form only.
         default_version: what the bare name means; None if a version must be given with it.
         audited: the names of those that an audit shows unasked.
-        is_libtorch: whether its shims are LibTorch's: a plugin that names LibTorch in DT_NEEDED finds it there.
+        is_libtorch: whether its shims are LibTorch's, so that a plugin may name LibTorch in DT_NEEDED.
         drops_libtorch: whether it takes plugins that name LibTorch without letting LibTorch in.
         clears_executable_stack: whether it loads plugins that ask for an executable stack without one.
         cxx_runtime: the C++ runtime that is sure to be in its process ("libstdc++"), or None.

@@ -16,6 +16,7 @@ from aoti_inspect.command.output import discard_standard_output, write_standard_
 from aoti_inspect.reports.terminal import HelpFormatter
 from aoti_inspect.text import printable, printable_error
 from aoti_inspect.wording import counted
+from aoti_loader import hosts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -69,14 +69,14 @@ def _admit(name: str, facts: PluginFacts, needs: Needs) -> Host | _Refusal:
     if opened is None:
         # Before it is opened: LibTorch stays once it is in the process, and would bar every other host.
         with contextlib.suppress(NotFound):
-            _refuse_clash(name, module.find(), facts.name)
+            refuse_clash(name, module.find(), facts.name)
         try:
             host = module.open_host(needs)
         except AotiError as error:
             return _Refusal(name, None, (), error)
     else:
         host = opened
-        _refuse_clash(name, host.path, facts.name)
+        refuse_clash(name, host.path, facts.name)
     missing = host.missing(needs.shims)
     if missing:
         if opened is None:
@@ -104,7 +104,7 @@ def _candidates() -> tuple[str, ...]:
 _PROCESS = "process"
 
 
-def _refuse_clash(name: str, path: str | None, plugin: str) -> None:
+def refuse_clash(name: str, path: str | None, plugin: str) -> None:
     """Raise if the process has another provider of ``aoti_torch_*`` than the file of a host.
 
     Two providers lay their tensor handles out differently; whichever a symbol is bound to by load order then
@@ -155,9 +155,7 @@ def unwanted_needs(host: Host, needs: Needs) -> tuple[str, ...]:
     )
 
 
-def _nobody_provides(
-    facts: PluginFacts, refusals: list[_Refusal]
-) -> NotSupported:
+def _nobody_provides(facts: PluginFacts, refusals: list[_Refusal]) -> NotSupported:
     parts = []
     missing_everywhere: set[str] = set()
     for name, host_version, missing, error in refusals:

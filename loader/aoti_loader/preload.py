@@ -43,7 +43,6 @@ class Preload(NamedTuple):
     symbols: tuple[str, ...]
 
 
-
 def forgotten(facts: PluginFacts) -> tuple[Preload, ...]:
     """Return which runtimes a plugin uses without naming them in DT_NEEDED."""
     imports = facts.imports

@@ -1,14 +1,14 @@
 """What the loader keeps for the life of the process, and the order of its locks.
 
-Libraries that were opened for plugins are never closed: whatever was loaded above them holds addresses in them.
+Libraries that were opened for plugins are never closed: what was loaded above them has addresses in them.
 
 Two kinds of locks are taken, in this order:
 
 1. `Process.lock`, while a host or a library enters the process, so that two threads never let two hosts in.
 2. the lock of one plugin (`aoti_loader.plugin.Plugin`), while it is held or closed.
 
-With a plugin's lock held, `Process.lock` is never waited for: Python may collect a container wherever memory is
-allocated, so a thread that has `Process.lock` may at any time come to want a plugin's. What is needed then
+With a plugin's lock held, `Process.lock` is never waited for: Python may collect a container wherever memory
+is allocated, so a thread that has `Process.lock` may at any time come to want a plugin's. What is needed then
 (`Process.waiting`, `Process.thread_exit`) is changed in single steps, which need no lock.
 """
 
@@ -29,7 +29,7 @@ class Process:
 
     Attributes:
         lock: held while anything enters the process; a thread may take it again.
-        hosts: hosts that are in the global scope, by name and by what of the plugin decided how they were opened.
+        hosts: hosts that are in the global scope, by name and by what a plugin made them open.
         libraries: handles of libraries that were opened for plugins, by the name that was asked for.
         global_libraries: which of ``libraries`` are in the global scope.
         blas: the BLAS that a host was given, by the host's file; None for one that uses its own loops.

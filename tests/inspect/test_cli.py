@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from aoti_inspect.command.cli import main
+from aoti_inspect.hosts.verdicts import default_hosts
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = str(ROOT / "fixtures" / "plugins" / "mlp.so")

@@ -14,6 +14,7 @@ from aoti_abi.errors import AccessFailed
 from aoti_inspect.elf.source import BufferSource
 from aoti_loader import staging
 from aoti_loader.mending import Patch
+from aoti_loader.process import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,20 +66,20 @@ def test_L9_the_copy_is_removed_when_the_plugin_is_closed(plugin: Callable[..., 
 def test_L9_the_copy_is_removed_when_loading_fails(plugin: Callable[..., str]) -> None:
     with pytest.raises(AccessFailed, match="nothing in the process defines nowhere"):
         aoti_loader.load(plugin("-DNEEDS=X(nowhere)"), warn=False)
-    assert staging._folder
-    assert os.listdir(staging._folder) == []
+    assert PROCESS.staging_folder
+    assert os.listdir(PROCESS.staging_folder[0]) == []
 
 
 def test_L9_the_folder_is_removed_at_exit(plugin: Callable[..., str], child: Callable[..., str]) -> None:
     code = """
     import os, sys, aoti_loader
-    from aoti_loader import staging
+    from aoti_loader.process import PROCESS
     del os.memfd_create
     plugin = aoti_loader.load(sys.argv[1], warn=False)
     if os.fork() == 0: sys.exit()  # a child leaves its parent's copies alone
     os.wait()
-    assert os.listdir(staging._folder)
-    print(plugin.staging, staging._folder)
+    assert os.listdir(PROCESS.staging_folder[0])
+    print(plugin.staging, PROCESS.staging_folder[0])
     """
     kind, folder = child(code, plugin()).split()
     assert kind == "file"

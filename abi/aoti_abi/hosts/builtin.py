@@ -1,4 +1,4 @@
-"""The built-in host: the toolkit's own C library, ``libaoti_shim.so``, and the symbols that it exports for plugins.
+"""The built-in host: the toolkit's own C library, and the symbols that it exports for plugins.
 
 The inspector's ``builtin`` host is this list, and a test compares it with the dynamic symbols of the built
 library, so it is exact. The library's own control functions (``aoti_shim_*``) are no part of it: no plugin

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from aoti_abi.hosts.torch import is_libtorch
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.symbols import PROXY_EXECUTOR as PROXY_EXECUTOR  # noqa: PLC0414 - re-exported
-from aoti_abi.hosts.torch import is_libtorch
 from aoti_inspect.facts.symbol_families import LIBC_OWN, family
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Imports:
         return name in self._names
 
     def needs_library(self, *prefixes: str) -> list[str]:
-        """Return the DT_NEEDED entries whose file name, without its folder, starts with one of ``prefixes``."""
+        """Return the DT_NEEDED entries whose file name, in any folder, starts with one of ``prefixes``."""
         return [entry for entry in self.needed if _base_name(entry).startswith(prefixes)]
 
     @property

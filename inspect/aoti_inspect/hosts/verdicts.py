@@ -29,6 +29,7 @@ def check_host_names(names: tuple[str, ...]) -> None:
         InvalidArgument: an unknown name, or a version that no table covers.
         NotFound: a path to a host that is not there.
     """
+    known = ", ".join((*hosts.spellings(), LOCAL))
     for name in names:
         if name == LOCAL or hosts.find(name) is not None:
             continue
@@ -37,7 +38,7 @@ def check_host_names(names: tuple[str, ...]) -> None:
             kind = NotFound if looks_like_path else InvalidArgument
             raise kind(
                 f"no such host: {name!r}",
-                hint=f"write {', '.join(hosts.spellings())}, {LOCAL}, or the path of an ELF program or library",
+                hint=f"write {known}, or the path of an ELF program or library",
             )
 
 

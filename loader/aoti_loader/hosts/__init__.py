@@ -1,7 +1,7 @@
 """The hosts that the loader can open: one module for each, named as users name it.
 
-A module has the functions of `HostModule`; what is known of the host apart from that is in the module of the
-same name in `aoti_abi.hosts`. Nothing lists the modules: a new host is a new file in each of the two packages.
+A module has the functions of `HostModule`; what is known of the host apart from that is in the module of
+that name in `aoti_abi.hosts`. Nothing lists the modules: a new host is a new file in each of the packages.
 """
 
 from __future__ import annotations
@@ -94,6 +94,6 @@ def _modules(folders: tuple[str, ...]) -> tuple[tuple[str, HostModule], ...]:
     found: list[tuple[str, HostModule]] = []
     for name in sorted(files - _OTHERS):
         if name.isidentifier() and not name.startswith("_"):
-            host: HostModule = import_module(f"{__name__}.{name}")  # type: ignore[assignment]
+            host: HostModule = import_module(f"{__name__}.{name}")
             found.append((name, host))
     return tuple(sorted(found, key=lambda item: (item[1].RANK is None, item[1].RANK or 0)))
