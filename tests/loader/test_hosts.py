@@ -282,12 +282,13 @@ def test_a_new_host_is_two_files(
     """
     library = compile_library("int aoti_torch_toy(void) { return 0; }")
     path = plugin("-DNEEDS=X(aoti_torch_toy)")
+    unknown = "no known PyTorch has aoti_torch_toy: a newer one, or a custom host; "
+    unknown += "host='torch' uses an installed PyTorch; host='toy' is a toy"
     assert child(code, path, TOY=library).splitlines() == [
         "('auto', 'builtin', 'torch', 'toy', 'process')",
         "True",
         "loads with fallbacks",
-        "no known PyTorch has aoti_torch_toy: a newer one, or a custom host; "
-        + "host='torch' uses an installed PyTorch; host='toy' is a toy",
+        unknown,
         "equipped",
         "toy",
     ]
