@@ -63,7 +63,8 @@ class _Branch:
     """One open ``#if``: whether its lines are compiled at all, and for which device alone."""
 
     def __init__(self, kind: str, condition: str) -> None:
-        self.live, self.guard = True, None
+        self.live = True
+        self.guard: str | None = None
         self.enter(kind, condition)
 
     def enter(self, kind: str, condition: str) -> None:
@@ -76,7 +77,7 @@ class _Branch:
 def _guarded_lines(text: str) -> list[tuple[str, str | None]]:
     """Return the lines that a compiler may see, without directives, each with the device that guards it."""
     stack: list[_Branch] = []
-    lines = []
+    lines: list[tuple[str, str | None]] = []
     for line in _logical_lines(text):
         match = _CONDITION.match(line)
         if match:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aoti_abi.container_api import CONTAINER_API, PREFIX
 from shim_tables import minor, number, types_of
+
+from aoti_abi.container_api import CONTAINER_API, PREFIX
 
 if TYPE_CHECKING:
     from releases import Release

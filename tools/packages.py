@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: Small wheels first: macOS's have the same headers as Linux's, c_shim_cuda.h included, at a tenth of the size.
+#: Small wheels first: macOS's have the headers of Linux's, c_shim_cuda.h included, at a tenth of the size.
 PLATFORMS: tuple[tuple[str, ...], ...] = (
     tuple(f"macosx_{major}_0_arm64" for major in range(11, 17)),
     ("manylinux_2_28_aarch64", "manylinux2014_aarch64", "manylinux_2_17_aarch64"),
@@ -98,7 +98,9 @@ def members(path: str, wanted: Callable[[str], bool]) -> dict[str, str]:
                 if wanted(name)
             }
     except (OSError, zipfile.BadZipFile) as error:
-        raise ScanError(f"cannot read {path}: {error}; give a wheel, an unpacked wheel or a version") from error
+        raise ScanError(
+            f"cannot read {path}: {error}; give a wheel, an unpacked wheel or a version"
+        ) from error
 
 
 def obtain(source: str, wanted: Callable[[str], bool]) -> dict[str, str]:

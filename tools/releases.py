@@ -21,7 +21,7 @@ _INTERFACE = "torch/_inductor/codegen/aoti_runtime/interface.cpp"
 _INTERFACE_HEADER = f"{_INDUCTOR}aoti_runtime/interface.h"
 _VERSION = {"torch/version.py": "torch", "executorch/version.py": "executorch"}
 
-#: The device of a header's functions by the header's last word (``c_shim_cuda.h``); others are for all builds.
+#: The device of a header's functions by the last word of its name (``c_shim_cuda.h``); others are for all.
 _DEVICE_OF_HEADER = {"cpu": "cpu", "mkldnn": "cpu", "cuda": "cuda", "xpu": "xpu", "mps": "mps"}
 _DEVICE_OF_NAME = re.compile(r"aoti_torch_(cpu|cuda|xpu|mps)_")
 

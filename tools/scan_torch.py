@@ -1,6 +1,6 @@
 """Make the tables of aoti_abi from the headers that PyTorch and ExecuTorch ship.
 
-    python tools/scan_torch.py 2.15                  # add PyTorch 2.15 (its newest patch release), or scan it anew
+    python tools/scan_torch.py 2.15                  # add PyTorch 2.15 (its newest patch release)
     python tools/scan_torch.py executorch==1.5       # the same for ExecuTorch's CUDA backend
     python tools/scan_torch.py torch.whl unpacked/   # from wheels, or folders that hold what a wheel does
     python tools/scan_torch.py                       # every release that the tables name
@@ -59,8 +59,8 @@ def _merge_slim(slim: dict[str, Scan], release: Release) -> None:
     missing = release.scan.shims.keys() - slim[version].shims.keys()
     if missing:
         raise ScanError(
-            f"executorch {release.scan.release} names shims that the table lacks: {', '.join(sorted(missing))}; "
-            "give a source checkout of that release"
+            f"executorch {release.scan.release} names shims that the table lacks: "
+            f"{', '.join(sorted(missing))}; give a source checkout of that release"
         )
     slim[version] = Scan(release.scan.release, slim[version].shims)
 

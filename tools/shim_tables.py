@@ -1,9 +1,9 @@
 """The tables of shims as text: one line a function, with the releases that have it.
 
 A table's first line names what was scanned, release by release; every other line has the function's name, the
-first minor version with it, the last one (empty while the newest still has it), and what else is known of it. The
-tables are written from, and read back into, one mapping by minor version, so that a release can be added or
-scanned anew without the others.
+first minor version with it, the last one (empty while the newest still has it), and what else is known of it.
+The tables are written from, and read back into, one mapping by minor version, so that a release can be added
+or scanned anew without the others.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _present(fields: list[str], versions: list[str]) -> list[str]:
 
 
 def _declarations(texts: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return each declaration with the version since which it holds, in the words of the newest such header."""
+    """Return each declaration with the version since which it holds, in the words of the newest header."""
     rows: list[tuple[str, str]] = []
     for version, text in texts:
         if rows and types_of(rows[-1][1]) == types_of(text):
@@ -106,7 +106,8 @@ def host_tables(scans: dict[str, Scan]) -> tuple[str, str]:
         first, last, gaps = _spans(present, versions)
         rows = _declarations([(version, scans[version].shims[name].text) for version in present])
         changed = ",".join(version for version, _ in rows[1:])
-        shims.append("\t".join((name, first, last, scans[present[-1]].shims[name].device, gaps, changed)))
+        device = scans[present[-1]].shims[name].device
+        shims.append(f"{name}\t{first}\t{last}\t{device}\t{gaps}\t{changed}")
         fields = [name, rows[0][1], *(field for row in rows[1:] for field in row)]
         signatures.append("\t".join(fields))
     return "\n".join(shims) + "\n", "\n".join(signatures) + "\n"
@@ -136,7 +137,7 @@ def read_host_tables(shims: str, signatures: str) -> dict[str, Scan]:
 
 
 def slim_table(scans: dict[str, Scan]) -> str:
-    """Return ``executorch_shims.tsv``: the functions that each release of ExecuTorch's CUDA backend offers."""
+    """Return ``executorch_shims.tsv``: the functions that each release of its CUDA backend offers."""
     versions = ordered(scans)
     lines = [_header("ExecuTorch", scans)]
     for name in sorted({name for scan in scans.values() for name in scan.shims}):

@@ -1,9 +1,9 @@
 """The host API: every ``aoti_torch_*`` and ``torch_*`` C function, by the PyTorch that exports it.
 
-Read from the headers of every version in `aoti_abi.versions.KNOWN_TORCH` (``torch/csrc/inductor/aoti_torch/c``,
-``.../generated`` and ``torch/csrc/stable/c``) by ``tools/scan_torch.py``. Where the libraries were compared, on
-Linux, what the headers declare is exactly what they export. The names are read on first use (a third of a
-millisecond), the declarations only when asked for.
+``tools/scan_torch.py`` reads it from the headers of every version in `aoti_abi.versions.KNOWN_TORCH`
+(``torch/csrc/inductor/aoti_torch/c``, ``.../generated`` and ``torch/csrc/stable/c``). Where the libraries
+were compared, on Linux, what the headers declare is exactly what they export. The names are read on first
+use (a third of a millisecond), the declarations only when asked for.
 """
 
 from __future__ import annotations

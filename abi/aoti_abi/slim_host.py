@@ -1,7 +1,7 @@
 """The host API of ExecuTorch's CUDA backend: the shims over its SlimTensor, by release.
 
-A plugin compiled with ``link_libtorch=False`` and ExecuTorch's options needs no other. ``docs/tables.md`` says
-what the table was made from: each release's own list of what a plugin may call.
+A plugin compiled with ``link_libtorch=False`` and ExecuTorch's options needs no other. ``docs/tables.md``
+says what the table was made from: each release's own list of what a plugin may call.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def slim_shims(release: str) -> frozenset[str]:
         known = f"{KNOWN_EXECUTORCH[0]} to {KNOWN_EXECUTORCH[-1]}"
         raise ValueError(f"no table for ExecuTorch {release}; known: {known}")
     number = parse_version(release)
-    with open(os.path.join(DATA, _TABLE), encoding="ascii") as stream:
-        lines = stream.read().splitlines()[1:]
+    with open(os.path.join(DATA, _TABLE), "rb") as stream:
+        lines = stream.read().decode("ascii").splitlines()[1:]
     found = []
     for line in lines:
         name, first, last, gaps = line.split("\t")

@@ -15,14 +15,12 @@ DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
 
 def scanned_releases(table: str) -> tuple[str, ...]:
     """Return the releases that a table of `DATA` was made from (``"2.14.1"``), oldest first."""
-    with open(os.path.join(DATA, table), encoding="ascii") as stream:
-        return tuple(stream.readline().rstrip("\n").split("\t")[1:])
+    with open(os.path.join(DATA, table), "rb") as stream:
+        return tuple(stream.readline().decode("ascii").split()[2:])
 
 
 #: The minor versions whose headers the tables of this package were read from, oldest first.
-KNOWN_TORCH: tuple[str, ...] = tuple(
-    release.rpartition(".")[0] for release in scanned_releases("shims.tsv")
-)
+KNOWN_TORCH: tuple[str, ...] = tuple(release.rpartition(".")[0] for release in scanned_releases("shims.tsv"))
 
 #: The versions that a verdict is given for by default: the host API of older ones lacks what plugins need.
 SUPPORTED_TORCH: tuple[str, ...] = KNOWN_TORCH[KNOWN_TORCH.index("2.6") :]

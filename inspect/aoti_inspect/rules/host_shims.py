@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
+from aoti_abi.versions import KNOWN_TORCH
 from aoti_inspect.rules import compiler, imports
 from aoti_inspect.rules.registry import Report, Unchecked, rule
 from aoti_inspect.rules.wording import counted, listed
@@ -95,7 +96,7 @@ def _help(missing: tuple[str, ...]) -> str:
             f"PyTorch {first} has all the shims among them (the number after a name is its first version)"
         )
     elif shims:
-        reasons.append("no PyTorch up to 2.14 has them all")
+        reasons.append(f"no PyTorch up to {KNOWN_TORCH[-1]} has them all")
     else:
         reasons.append("load the library that defines them before the plugin")
     return "; ".join(reasons[-3:])
@@ -110,7 +111,7 @@ def unknown_host_function(context: Context) -> Iterator[Report]:
     the plugin.
 
     ## How it is checked
-    Undefined `aoti_torch_*` and `torch_*` names are looked up in the catalogue of PyTorch 2.2 to 2.14, then
+    Undefined `aoti_torch_*` and `torch_*` names are looked up in the catalogue of every known PyTorch, then
     in the list of ExecuTorch's CUDA backend.
 
     ## How to fix it
@@ -137,7 +138,7 @@ def unknown_host_function(context: Context) -> Iterator[Report]:
         )
     if nowhere:
         yield Report(
-            f"calls {counted(len(nowhere), 'host function')} that no PyTorch up to 2.14 has: "
+            f"calls {counted(len(nowhere), 'host function')} that no PyTorch up to {KNOWN_TORCH[-1]} has: "
             f"{listed(nowhere)}",
             "load it in the host that it was compiled for, or make the operator a registered custom operator",
             tuple(nowhere),
