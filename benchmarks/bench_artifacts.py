@@ -29,7 +29,7 @@ HOLE = 2_000_000_000
 #: Runs the command in the process that then reports on itself.
 MEASURED = """
 import contextlib, io, sys
-from aoti_inspect.cli import main
+from aoti_inspect.command.cli import main
 with contextlib.redirect_stdout(io.StringIO()):
     main([sys.argv[1]])
 with open("/proc/self/io") as f:

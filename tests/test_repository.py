@@ -45,6 +45,6 @@ def test_every_package_is_typed() -> None:
 
 
 def test_one_version_number() -> None:
-    from aoti_inspect.cli import VERSION
+    from aoti_inspect.command.cli import VERSION
 
     assert f'version = "{VERSION}"' in (ROOT / "pyproject.toml").read_text()

@@ -35,7 +35,7 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 - only on first use of a name
+    from importlib import import_module
 
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value

@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aoti_abi.errors import AccessFailed, AotiError
-from aoti_inspect.cli import VERSION
-from aoti_inspect.output import discard_standard_output, write_standard_output
-from aoti_inspect.rules.wording import counted
-from aoti_inspect.terminal import HelpFormatter
+from aoti_inspect.command.cli import VERSION
+from aoti_inspect.command.output import discard_standard_output, write_standard_output
+from aoti_inspect.reports.terminal import HelpFormatter
 from aoti_inspect.text import printable, printable_error
+from aoti_inspect.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,9 +126,9 @@ def _say(text: str) -> None:
 
 
 def _main(options: argparse.Namespace) -> int:
-    import os  # noqa: PLC0415 - after the arguments are known to be right
+    import os
 
-    from aoti_executor.model import Model  # noqa: PLC0415 - as above
+    from aoti_executor.model import Model
 
     if not os.path.exists(options.path):
         raise _Usage(f"{options.path}: there is no such file")
@@ -149,11 +149,11 @@ def _main(options: argparse.Namespace) -> int:
         threads=options.threads,
     ) as model:
         if options.info:
-            from aoti_executor.describe import describe_model  # noqa: PLC0415 - only if asked
+            from aoti_executor.describe import describe_model
 
             _say(describe_model(model))
         if options.constants:
-            from aoti_executor.describe import constants_table  # noqa: PLC0415 - only if asked
+            from aoti_executor.describe import constants_table
 
             _say(constants_table(model.constants))
         listing = options.info or options.constants
@@ -169,7 +169,7 @@ def _main(options: argparse.Namespace) -> int:
         elif not options.bench:
             _show(results)
         if options.bench:
-            from aoti_executor.timing import time_model  # noqa: PLC0415 - only if asked
+            from aoti_executor.timing import time_model
 
             _say(time_model(model, inputs, options.bench))
     return 0
@@ -177,7 +177,7 @@ def _main(options: argparse.Namespace) -> int:
 
 def _numpy() -> Any:
     try:
-        import numpy as np  # noqa: PLC0415 - optional: only arrays in files need it
+        import numpy as np
     except ImportError:
         raise _Usage("arrays need numpy: pip install numpy") from None
     return np
@@ -185,7 +185,7 @@ def _numpy() -> Any:
 
 def _read(text: str) -> tuple[str | None, Any]:
     """Return the name, if one was given, and the array or arrays of one ``--input``."""
-    import os  # noqa: PLC0415 - only with inputs
+    import os
 
     np = _numpy()
     name, equals, path = text.partition("=")
@@ -254,8 +254,8 @@ def _place(model: Model, slots: list[Any], name: str, value: Any) -> None:
 
 def _convert(model: Model, index: int, value: Any) -> Any:
     """Turn a float32 array into what ``.npy`` files can't hold, if the model is known to take that."""
-    from aoti_abi.codes import DTYPES  # noqa: PLC0415 - only with inputs
-    from aoti_executor.tensor import extended_dtype  # noqa: PLC0415 - as above
+    from aoti_abi.codes import DTYPES
+    from aoti_executor.tensor import extended_dtype
 
     code = model.inputs[model.plugin_index(index)].dtype
     if code is not None and DTYPES[code].numpy is None and value.dtype == _numpy().float32:
@@ -265,8 +265,8 @@ def _convert(model: Model, index: int, value: Any) -> Any:
 
 def _random(model: Model) -> list[Any]:
     """Return inputs with values that fit, where the shapes are known."""
-    from aoti_abi.codes import DTYPES  # noqa: PLC0415 - only without inputs
-    from aoti_executor.tensor import extended_dtype  # noqa: PLC0415 - as above
+    from aoti_abi.codes import DTYPES
+    from aoti_executor.tensor import extended_dtype
 
     wanted = []
     for index in range(model.container.num_inputs):
@@ -296,8 +296,8 @@ def _plain(tensor: Any) -> Any:
 
 def _write(path: str, results: Sequence[Any]) -> None:
     """Write outputs to a file that appears only when it is complete."""
-    import os  # noqa: PLC0415 - only to write
-    import tempfile  # noqa: PLC0415 - as above
+    import os
+    import tempfile
 
     np = _numpy()
     arrays = {f"out{index}": _plain(tensor) for index, tensor in enumerate(results) if tensor is not None}
@@ -323,7 +323,7 @@ def _write(path: str, results: Sequence[Any]) -> None:
 
 
 def _umask() -> int:
-    import os  # noqa: PLC0415 - only to write
+    import os
 
     mask = os.umask(0)
     os.umask(mask)

@@ -165,7 +165,7 @@ def select(table: Iterable[Constant], values: Mapping[str, Any]) -> list[tuple[C
             by_fqn.setdefault(constant.fqn or constant.name, []).append(constant)
     unknown = [name for name in values if name not in by_fqn]
     if unknown:
-        import difflib  # noqa: PLC0415 - only to correct a name
+        import difflib
 
         shown = []
         for name in unknown[:5]:

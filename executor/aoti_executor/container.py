@@ -21,7 +21,7 @@ from aoti_executor.openmp import hold_teams
 from aoti_executor.tensor import Tensor
 from aoti_executor.views import View, allocate, copy_elements, view
 from aoti_executor.weights import Weights
-from aoti_inspect.rules.wording import counted
+from aoti_inspect.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -189,7 +189,7 @@ class Container:
         handle = self._handle
         if value.device_type or not handle.device_type:
             return writable(value)
-        from aoti_executor.transfers import copy_to, parse_device  # noqa: PLC0415 - host models need none
+        from aoti_executor.transfers import copy_to, parse_device
 
         tensor = copy_to(handle.host, value, *parse_device(self.device))
         return tensor.view._replace(owner=tensor)
@@ -201,7 +201,7 @@ class Container:
             InvalidArgument: it is no tensor.
             ExecutionFailed: as `place`.
         """
-        from aoti_executor.transfers import copy_to, parse_device  # noqa: PLC0415 - host models need none
+        from aoti_executor.transfers import copy_to, parse_device
 
         return copy_to(self._handle.host, view(value, "the array"), *parse_device(self.device))
 

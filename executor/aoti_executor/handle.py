@@ -14,7 +14,7 @@ from aoti_executor.transfers import parse_device
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
 
 #: Every function of a container starts so.
 PREFIX = "AOTInductorModelContainer"

@@ -142,7 +142,7 @@ def error_reader(functions: Mapping[str, Any]) -> Callable[[], str | None]:
     if get is None:
         return lambda: None
 
-    from aoti_abi.memory import read_string  # noqa: PLC0415 - only plugins that keep errors need it
+    from aoti_abi.memory import read_string
 
     def read() -> str | None:
         text = c_void_p()

@@ -62,7 +62,7 @@ class Model:
         threads: int | None = None,
         **load: Any,
     ) -> None:
-        from aoti_executor.sources import open_source  # noqa: PLC0415 - keeps `import aoti_executor` small
+        from aoti_executor.sources import open_source
 
         self.check_inputs = check_inputs
         source = open_source(path, method=method, weights=weights)
@@ -244,7 +244,7 @@ class Model:
         Raises:
             InvalidArgument: an input or destination does not fit, or can't be written.
         """
-        from aoti_executor.bound_call import BoundCall, allocate_like  # noqa: PLC0415 - calls need not bind
+        from aoti_executor.bound_call import BoundCall, allocate_like
 
         given = [inputs[index] for index in self._order] if self._order is not None else inputs
         views = self._views(given)

@@ -216,7 +216,7 @@ def library_path() -> str:
     override = os.environ.get("AOTI_CALL_PATH")
     if override:
         return os.path.abspath(override)
-    import aoti_executor  # noqa: PLC0415 - by now it is imported; its path has every folder of the package
+    import aoti_executor
 
     # An editable install has the sources in one folder and the built library in another.
     folders = [os.path.abspath(folder) for folder in aoti_executor.__path__]

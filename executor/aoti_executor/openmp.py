@@ -28,7 +28,7 @@ from aoti_abi.versions import parse_version
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
 
 #: Every plugin with OpenMP code was compiled with at least this many threads.
 SAFE_TEAM = 2

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aoti_executor.container import Container
     from aoti_inspect.artifacts.artifact import Artifact, Model, Plugin, Value
     from aoti_inspect.artifacts.weights import Weights
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
     from aoti_loader import Plugin as LoadedPlugin
 
 _COPIES = "et_copy::"  # ExecuTorch's copies to and from a device: the plugin's own tensors, elsewhere
@@ -80,12 +80,12 @@ class ModelSource:
 
     def load(self, host: str, options: dict[str, Any]) -> LoadedPlugin:
         """Load the plugin into the process; see `aoti_loader.load`."""
-        from aoti_loader import load, load_source  # noqa: PLC0415 - reading an artifact does not need it
+        from aoti_loader import load, load_source
 
         options.setdefault("stacklevel", 4)
         if self.artifact.kind == "plugin":
             return load(self.artifact.path, host=host, **options)  # type: ignore[arg-type]
-        from aoti_inspect.elf.source import BufferSource, FileSource  # noqa: PLC0415 - packages only
+        from aoti_inspect.elf.source import BufferSource, FileSource
 
         entry = self.entry
         metadata = entry.metadata()
@@ -213,7 +213,7 @@ def _refuse_hostile(artifact: Artifact) -> None:
 
 def _tensors(weights: Weights, wanted: set[FQN]) -> dict[str, Any]:
     """Return the stored tensors that the plugin has, as views of the mapped file."""
-    from aoti_executor.views import View, view  # noqa: PLC0415 - only weights stored one by one
+    from aoti_executor.views import View, view
 
     result: dict[str, Any] = {}
     for tensor in weights.tensors():
@@ -266,7 +266,7 @@ def _strides(sizes: tuple[int, ...], order: tuple[int, ...]) -> tuple[int | None
 
 
 def _mapped(path: str) -> memoryview:
-    from aoti_inspect.artifacts.mapped import MappedFile  # noqa: PLC0415 - only for weights in a file
+    from aoti_inspect.artifacts.mapped import MappedFile
 
     return MappedFile(path).view
 

@@ -98,7 +98,7 @@ class Tensor:
             InvalidArgument: it names no device.
             ExecutionFailed: the host does not reach it, or has no memory left there.
         """
-        from aoti_executor.transfers import copy_to, parse_device  # noqa: PLC0415 - it needs this module
+        from aoti_executor.transfers import copy_to, parse_device
 
         view = self.view
         kind, index = parse_device(device)
@@ -156,7 +156,7 @@ class Tensor:
         """
         view = self._on_host()
         try:
-            import numpy as np  # noqa: PLC0415 - optional: only who asks for an array needs it
+            import numpy as np
         except ImportError:
             raise NotSupported(
                 "numpy is not installed", hint="pip install numpy, or use DLPack or tobytes()"
@@ -184,7 +184,7 @@ class Tensor:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return DLPack's device pair."""
-        from aoti_executor.dlpack import dlpack_device  # noqa: PLC0415 - only who exports needs it
+        from aoti_executor.dlpack import dlpack_device
 
         view = self.view
         return dlpack_device(view.device_type, view.device_index)
@@ -208,7 +208,7 @@ class Tensor:
         Raises:
             BufferError: another device, or a copy, is asked for.
         """
-        from aoti_executor.dlpack import export_dlpack  # noqa: PLC0415 - only who exports needs it
+        from aoti_executor.dlpack import export_dlpack
 
         del stream
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
@@ -265,7 +265,7 @@ def extended_dtype(name: str) -> Any:
         NotSupported: ml_dtypes is not installed, or lacks it too.
     """
     try:
-        import ml_dtypes  # noqa: PLC0415 - optional: only for element types that numpy lacks
+        import ml_dtypes
     except ImportError:
         ml_dtypes = None
     scalar = getattr(ml_dtypes, name, None)

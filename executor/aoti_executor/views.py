@@ -131,7 +131,7 @@ def view(obj: Any, what: str = "the argument") -> View:
             cause = f"{type(error).__name__}: {error}"
             raise InvalidArgument(f"{what} has a malformed __array_interface__", cause=cause) from error
     if hasattr(obj, "__dlpack__"):
-        from aoti_executor.dlpack import import_dlpack  # noqa: PLC0415 - numpy arguments never need it
+        from aoti_executor.dlpack import import_dlpack
 
         return import_dlpack(obj, what)
     return _from_buffer(obj, what)

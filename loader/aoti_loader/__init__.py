@@ -27,6 +27,6 @@ def __getattr__(name: str) -> Any:
     """Import `probe` when it is asked for: it brings subprocess and json along."""
     if name not in ("probe", "Probe"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from aoti_loader import probing  # noqa: PLC0415 - as above
+    from aoti_loader import probing
 
     return getattr(probing, name)

@@ -64,7 +64,7 @@ _given: dict[str | None, Blas | None] = {}
 
 def find_blas() -> Blas | None:
     """Open the first BLAS that is installed; None if there is none."""
-    from importlib.machinery import PathFinder  # noqa: PLC0415 - only where matrices are multiplied
+    from importlib.machinery import PathFinder
 
     for package, pattern, prefix, suffix, int_bits in _PLACES:
         spec = PathFinder.find_spec(package)

@@ -27,7 +27,7 @@ def find_cudart() -> str | None:
         if loaded:
             return loaded
     try:
-        from cuda.pathfinder import load_nvidia_dynamic_lib  # noqa: PLC0415 - an extra, for CUDA plugins alone
+        from cuda.pathfinder import load_nvidia_dynamic_lib
 
         found = load_nvidia_dynamic_lib("cudart").abs_path
         if found:

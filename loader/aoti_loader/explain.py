@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from aoti_abi import shim_catalogue
 from aoti_abi.errors import AccessFailed
-from aoti_inspect.symbol_families import family, uses_old_string_abi
+from aoti_inspect.facts.symbol_families import family, uses_old_string_abi
 from aoti_loader import linker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
     from aoti_loader.hosts import Host
 
 _UNDEFINED = re.compile(r"undefined symbol: ([^\s,]+)")

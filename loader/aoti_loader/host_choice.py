@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from aoti_abi import shim_catalogue
 from aoti_abi.errors import AotiError, InvalidState, NotFound, NotSupported
 from aoti_abi.torch_host import LIBRARIES, NEEDED_NAMES
-from aoti_inspect.symbol_families import family
+from aoti_inspect.facts.symbol_families import family
 from aoti_loader import hosts
 
 if TYPE_CHECKING:
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
     from aoti_loader.hosts import Host
 
 

@@ -103,7 +103,7 @@ class Host:
         address = self.address("aoti_shim_last_error")
         if address is None:
             return None
-        import ctypes  # noqa: PLC0415 - on an error path
+        import ctypes
 
         text = ctypes.c_char_p()
         prototype = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_char_p))
@@ -114,7 +114,7 @@ class Host:
         """Forget this thread's last error, so that the next one read is new."""
         address = None if self.kind == "torch" else self.address("aoti_shim_clear_error")
         if address is not None:
-            import ctypes  # noqa: PLC0415 - on an error path
+            import ctypes
 
             ctypes.CFUNCTYPE(None)(address)()
 
@@ -160,7 +160,7 @@ def find_torch() -> str:
     Raises:
         NotFound: there is no PyTorch, or it has no libtorch_cpu.so.
     """
-    from importlib.machinery import PathFinder  # noqa: PLC0415 - only where LibTorch is wanted
+    from importlib.machinery import PathFinder
 
     spec = PathFinder.find_spec("torch")
     locations = list(spec.submodule_search_locations or ()) if spec else []

@@ -27,7 +27,7 @@ def overridden() -> str | None:
 
 def library_folders() -> tuple[str, ...]:
     """Return the folders that may hold the toolkit's C libraries, the likeliest first."""
-    import aoti_loader  # noqa: PLC0415 - by now it is imported; its path has every folder of the package
+    import aoti_loader
 
     override = os.environ.get(OVERRIDE)
     folders = [os.path.dirname(os.path.abspath(override))] if override else []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from aoti_abi.errors import AccessFailed, InvalidArgument, NotFound, NotSupported
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.read import open_elf
-from aoti_inspect.plugin import plugin_facts, read_plugin
+from aoti_inspect.facts.plugin import plugin_facts, read_plugin
 from aoti_loader import linker, thread_exit
 from aoti_loader.blas import provide_blas
 from aoti_loader.cuda import find_cudart, provide_cuda
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aoti_inspect.elf.source import Source
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
     from aoti_loader.host_choice import Needs
     from aoti_loader.hosts import Host
 

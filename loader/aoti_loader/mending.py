@@ -24,7 +24,7 @@ from aoti_abi.torch_host import NEEDED_NAMES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
 
     Read = Callable[[int, int], bytes]
 

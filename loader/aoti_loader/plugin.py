@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
     from aoti_loader.hosts import Host
     from aoti_loader.mending import Mend
     from aoti_loader.staging import Staged

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi.errors import AccessFailed, AotiError
 from aoti_abi.torch_host import NEEDED_NAMES
-from aoti_inspect.symbol_families import family
+from aoti_inspect.facts.symbol_families import family
 from aoti_loader import linker
 from aoti_loader.cuda import CUDART, find_cudart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
 
 _LIBCXX = "libc++.so.1"
 _LIBSTDCXX = "libstdc++.so.6"

@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _limit(seconds: float, memory: int | None) -> None:
-    import resource  # noqa: PLC0415 - here alone
+    import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     threads = os.cpu_count() or 1
@@ -66,7 +66,7 @@ def _fields(error: AotiError) -> dict[str, str | None]:
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
-    from aoti_loader.loading import load  # noqa: PLC0415 - the limits come first
+    from aoti_loader.loading import load
 
     plugin = load(request["path"], host=request["host"], warn=False, **request["options"])
     answer: dict[str, Any] = {

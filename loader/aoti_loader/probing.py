@@ -140,8 +140,8 @@ def probe(
 
 def _wait(child: subprocess.Popen[bytes], reply_end: int, timeout: float) -> tuple[bytes, bool]:
     """Collect the child's answer until it ends, or kill it, with all that it started."""
-    import select  # noqa: PLC0415 - here alone
-    import time  # noqa: PLC0415 - as above
+    import select
+    import time
 
     deadline = time.monotonic() + timeout
     parts: list[bytes] = []

@@ -9,7 +9,7 @@ from aoti_abi.container_api import REQUIRED, TORCH_2_1_ONLY
 from aoti_abi.errors import InvalidProgram, NotSupported
 
 if TYPE_CHECKING:
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
 
 
 def refuse_unusable(facts: PluginFacts, *, check_isa: bool) -> None:
@@ -61,7 +61,7 @@ def _refuse_foreign_metadata(facts: PluginFacts, metadata: dict[str, str]) -> No
     if machine and machine != facts.elf.header.machine_name:
         said = f"AOTI_MACHINE={machine}, but the file is for {facts.elf.header.machine_name}"
     elif device == "cuda" and not facts.gpu:
-        from aoti_inspect.rules.identity import cuda_calls  # noqa: PLC0415 - only for GPU metadata
+        from aoti_inspect.facts.predicates import cuda_calls
 
         if not cuda_calls(facts):
             said = "AOTI_DEVICE_KEY=cuda, but it neither calls CUDA nor holds GPU code"
@@ -74,7 +74,7 @@ def _refuse_foreign_metadata(facts: PluginFacts, metadata: dict[str, str]) -> No
 
 
 def _refuse_foreign_isa(facts: PluginFacts, wanted: str) -> None:
-    from aoti_inspect.target import ISA_FLAGS, local_target  # noqa: PLC0415 - only with metadata
+    from aoti_inspect.facts.target import ISA_FLAGS, local_target
 
     here = local_target().isa
     missing = [name for name in wanted.upper().split() if name in ISA_FLAGS and here and name not in here]

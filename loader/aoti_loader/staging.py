@@ -145,8 +145,8 @@ def _private_folder() -> str:
     global _folder, _folder_owner
     with _lock:
         if _folder is None or _folder_owner != os.getpid():
-            import atexit  # noqa: PLC0415 - only a copy on disk pays for it
-            import tempfile  # noqa: PLC0415 - as above
+            import atexit
+            import tempfile
 
             # mkdtemp makes it with mode 0700, under a name that nobody can guess.
             _folder, _folder_owner = tempfile.mkdtemp(prefix="aoti-loader-"), os.getpid()

@@ -9,7 +9,7 @@ import pytest
 
 from aoti_abi.errors import AccessFailed
 from aoti_executor import native
-from aoti_inspect.plugin import read_plugin
+from aoti_inspect.facts.plugin import read_plugin
 
 
 def test_helper_exports_nothing_but_its_own_and_links_to_nothing():

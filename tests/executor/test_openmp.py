@@ -12,7 +12,7 @@ from aoti_abi.errors import InvalidArgument
 from aoti_abi.versions import parse_version
 from aoti_executor import Model
 from aoti_executor.openmp import SAFE_TEAM, hold_teams, needs_limit, team_limit_from_source
-from aoti_inspect.plugin import read_plugin
+from aoti_inspect.facts.plugin import read_plugin
 
 ROOT = Path(__file__).resolve().parents[2]
 TEAM = ROOT / "fixtures" / "structured" / "team.so"

@@ -40,19 +40,19 @@ def test_a_sound_package_loads(tmp_path: Path) -> None:
     Model(write(tmp_path / "m.pt2", model())).close()
 
 
-def test_B63_an_exported_program_is_no_model(tmp_path: Path) -> None:
+def test_an_exported_program_is_no_model(tmp_path: Path) -> None:
     path = write(tmp_path / "m.pt2", {"model/models/model.json": b"{}"})
     with pytest.raises(NotFound, match="holds no model"):
         Model(path)
 
 
-def test_B65_a_wrong_method_lists_those_that_are_there(tmp_path: Path) -> None:
+def test_a_wrong_method_lists_those_that_are_there(tmp_path: Path) -> None:
     path = write(tmp_path / "m.pt2", model())
     with pytest.raises(NotFound, match="no model 'nope'; it has: model"):
         Model(path, method="nope")
 
 
-def test_B67_a_package_without_its_library_says_so(tmp_path: Path) -> None:
+def test_a_package_without_its_library_says_so(tmp_path: Path) -> None:
     path = write(tmp_path / "m.pt2", {f"{FOLDER}/model/abc.wrapper.cpp": b"int x;"})
     with pytest.raises(NotFound, match="has no compiled library for model 'model'"):
         Model(path)
@@ -60,7 +60,7 @@ def test_B67_a_package_without_its_library_says_so(tmp_path: Path) -> None:
         Model(write(tmp_path / "zero.pt2", model(so=b"")))
 
 
-def test_B68_nothing_is_loaded_from_a_package_that_climbs_out(tmp_path: Path) -> None:
+def test_nothing_is_loaded_from_a_package_that_climbs_out(tmp_path: Path) -> None:
     path = write(tmp_path / "m.pt2", {**model(), f"{FOLDER}/model/../../../../slip.txt": b"slipped"})
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(InvalidProgram, match=r"nothing is loaded from this package.*slip\.txt"):
@@ -68,14 +68,14 @@ def test_B68_nothing_is_loaded_from_a_package_that_climbs_out(tmp_path: Path) ->
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_B58_metadata_of_another_machine_are_refused_unless_allowed(tmp_path: Path) -> None:
+def test_metadata_of_another_machine_are_refused_unless_allowed(tmp_path: Path) -> None:
     path = write(tmp_path / "m.pt2", model(metadata=b'{"AOTI_DEVICE_KEY": "cpu", "AOTI_MACHINE": "s390x"}'))
     with pytest.raises(InvalidProgram, match="AOTI_MACHINE=s390x, but the file is for"):
         Model(path)
     Model(path, check_isa=False).close()
 
 
-def test_B54_a_package_for_a_gpu_is_refused_before_its_plugin_is_opened(tmp_path: Path) -> None:
+def test_a_package_for_a_gpu_is_refused_before_its_plugin_is_opened(tmp_path: Path) -> None:
     path = write(tmp_path / "m.pt2", model(metadata=b'{"AOTI_DEVICE_KEY": "cuda"}'))
     with pytest.raises((InvalidProgram, NotSupported), match="AOTI_DEVICE_KEY=cuda"):
         Model(path)

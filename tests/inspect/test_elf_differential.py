@@ -11,7 +11,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from aoti_inspect.elf.read import open_elf
-from aoti_inspect.facts import ElfFacts
+from aoti_inspect.elf.records import ElfFacts
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "plugins"
 

@@ -14,19 +14,19 @@ from pathlib import Path
 import pytest
 
 from aoti_abi.errors import AccessFailed, AotiError, NotFound, NotSupported
-from aoti_inspect import parallel
 from aoti_inspect.artifacts.segments import tensor_container
-from aoti_inspect.audit import ArtifactAudit, Settings
-from aoti_inspect.cli import main
-from aoti_inspect.collect import collect
+from aoti_inspect.auditing import workers as parallel
+from aoti_inspect.auditing.path import audit_path
+from aoti_inspect.auditing.result import ArtifactAudit, Settings
+from aoti_inspect.command.cli import main
+from aoti_inspect.command.collect import collect
+from aoti_inspect.facts.plugin import read_plugin
+from aoti_inspect.facts.target import Target
 from aoti_inspect.hosts.library_search import LibrarySearch
 from aoti_inspect.hosts.verdicts import judge_all
-from aoti_inspect.plugin import read_plugin
-from aoti_inspect.report_json import dumps
-from aoti_inspect.report_text import render
-from aoti_inspect.target import Target
+from aoti_inspect.reports.json_report import dumps
+from aoti_inspect.reports.text import render
 from aoti_inspect.text import printable_error
-from aoti_inspect.workers import audit_path
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = str(ROOT / "fixtures" / "plugins" / "mlp.so")
@@ -108,12 +108,12 @@ def test_a_broken_link_that_is_named_like_a_pattern_is_not_there(tmp_path: Path,
         collect([str(tmp_path / "*")])
 
 
-def test_B130_an_error_cannot_write_lines_of_its_own() -> None:
+def test_an_error_cannot_write_lines_of_its_own() -> None:
     error = AotiError("bad\nname\x1b[2J", path="a\nb\\n", cause="\r", hint="do\nthis")
     assert printable_error(error) == "a\\nb\\\\n: bad\\nname\\x1b[2J (\\r)\nhint: do\\nthis"
 
 
-def test_B130_the_labels_of_a_summary_cannot_write_to_the_terminal() -> None:
+def test_the_labels_of_a_summary_cannot_write_to_the_terminal() -> None:
     audit = ArtifactAudit("x.pte", "pte", summary=(("\x1b[2J\udcff also runs", "aten::add"),))
     assert "  \\x1b[2J\\xff also runs aten::add" in list(render(audit))
 

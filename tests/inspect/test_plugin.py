@@ -13,7 +13,7 @@ import pytest
 from aoti_abi.errors import NotFound
 from aoti_abi.features import evaluate
 from aoti_inspect.elf.image import ElfImage
-from aoti_inspect.plugin import parse_metadata, plugin_facts, read_plugin
+from aoti_inspect.facts.plugin import parse_metadata, plugin_facts, read_plugin
 
 
 @pytest.mark.parametrize("name", ["mlp", "mlp_blob", "counter"])

@@ -14,7 +14,7 @@ PLUGIN = str(ROOT / "fixtures" / "plugins" / "mlp.so")
 BAR = b"auditing"
 SLOW = """
 import sys, time
-from aoti_inspect.progress import with_progress
+from aoti_inspect.command.progress import with_progress
 def results():
     for number in range(8):
         time.sleep(float(sys.argv[1]))
@@ -47,9 +47,9 @@ def test_a_bar_is_drawn_after_half_a_second(pause: str, drawn: bool) -> None:
 
 def test_the_command_draws_one_on_a_terminal_unless_told_not_to() -> None:
     script = (
-        "import aoti_inspect.progress as progress, sys\n"
+        "import aoti_inspect.command.progress as progress, sys\n"
         "progress._PATIENCE = 0.0\n"
-        "from aoti_inspect.cli import main\n"
+        "from aoti_inspect.command.cli import main\n"
         "sys.exit(main(sys.argv[1:]))"
     )
     links = [PLUGIN, str(ROOT / "fixtures" / "plugins" / "mlp_blob.so")] * 2

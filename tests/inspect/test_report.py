@@ -14,15 +14,15 @@ from typing import Any
 import jsonschema
 import pytest
 
-from aoti_inspect.audit import ArtifactAudit, PluginAudit, Settings
-from aoti_inspect.cli import main
-from aoti_inspect.facts import Weights
+from aoti_inspect.auditing.path import audit_path
+from aoti_inspect.auditing.result import ArtifactAudit, PluginAudit, Settings
+from aoti_inspect.command.cli import main
+from aoti_inspect.facts.plugin import read_plugin
+from aoti_inspect.facts.records import Weights
+from aoti_inspect.facts.target import Target
 from aoti_inspect.findings import Finding, HostVerdict
-from aoti_inspect.plugin import read_plugin
-from aoti_inspect.report_json import dumps, schema_text
-from aoti_inspect.report_text import describe_weights, render, summary
-from aoti_inspect.target import Target
-from aoti_inspect.workers import audit_path
+from aoti_inspect.reports.json_report import dumps, schema_text
+from aoti_inspect.reports.text import describe_weights, render, summary
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = sorted(str(path) for path in (ROOT / "fixtures" / "plugins").glob("*.so"))
@@ -160,13 +160,13 @@ HEAVY = ("typing", "ctypes", "numpy", "torch", "concurrent.futures", "multiproce
 @pytest.mark.parametrize("form", ["text", "concise", "json"])
 def test_an_audit_imports_little(form: str) -> None:
     # What the standard library's own modules import differs between Python's versions.
-    script = "import argparse, json, sys; own = set(sys.modules); from aoti_inspect.cli import main"
+    script = "import argparse, json, sys; own = set(sys.modules); from aoti_inspect.command.cli import main"
     script += "; main(sys.argv[1:]); print(*set(sys.modules) - own, file=sys.stderr)"
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     command = [sys.executable, "-S", "-c", script, "--format", form, PLUGINS[0]]
     done = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=60)
     loaded = set(done.stderr.split())
-    assert "aoti_inspect.workers" in loaded, done.stderr
+    assert "aoti_inspect.auditing.path" in loaded, done.stderr
     assert not loaded & {*TOO_DEAR, *HEAVY}
 
 

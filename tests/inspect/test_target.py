@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aoti_abi.errors import AotiError, InvalidArgument
-from aoti_inspect.target import ISA_FLAGS, Target, local_target, parse_target
+from aoti_inspect.facts.target import ISA_FLAGS, Target, local_target, parse_target
 
 BASE = Target(glibc="2.36", machine="x86_64", isa=frozenset({"AVX2"}), local=True)
 
@@ -82,12 +82,12 @@ def test_any_text_is_a_target_or_one_of_our_errors(text: str) -> None:
     assert isinstance(target, Target)
 
 
-def test_B76_this_machine_is_read_without_running_anything() -> None:
+def test_this_machine_is_read_without_running_anything() -> None:
     script = (
         "import sys\n"
         "events = []\n"
         "sys.addaudithook(lambda event, _: events.append(event))\n"
-        "from aoti_inspect.target import local_target\n"
+        "from aoti_inspect.facts.target import local_target\n"
         "local_target()\n"
         "print([e for e in events if e.startswith(('subprocess.', 'os.exec', 'os.fork', 'os.posix_spawn', "
         "'os.spawn', 'os.system', 'ctypes.'))])"

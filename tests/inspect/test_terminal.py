@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aoti_inspect.terminal import columns, wrapped
+from aoti_inspect.reports.terminal import columns, wrapped
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = "fixtures/plugins/mlp.so"

@@ -214,7 +214,7 @@ class Model(NamedTuple):
                 f"{self.name!r} has {len(self.plugins)} plugins, so one must be named: "
                 f"{', '.join(plugin.name for plugin in self.plugins)}"
             )
-        from aoti_abi.payload import select_variant  # noqa: PLC0415 - packages have no variants
+        from aoti_abi.payload import select_variant
 
         variants = tuple(plugin.variant for plugin in self.plugins if plugin.variant is not None)
         chosen, _ = select_variant(variants, device_sm)

@@ -69,7 +69,7 @@ def load_json(data: memoryview, name: str) -> object:
     Raises:
         InvalidProgram: it is not UTF-8 or not JSON, or nests too deeply.
     """
-    import json  # noqa: PLC0415 - plain plugins without a sidecar don't need it
+    import json
 
     try:
         return json.loads(bytes(data))
@@ -83,7 +83,7 @@ def string_map(data: memoryview, name: str) -> dict[str, str]:
     Raises:
         InvalidProgram: it is not a JSON object, or nests too deeply.
     """
-    from aoti_inspect.plugin import parse_metadata  # noqa: PLC0415 - it brings the ELF reader along
+    from aoti_inspect.facts.plugin import parse_metadata
 
     content = parse_metadata(bytes(data))
     if isinstance(content, str):

@@ -44,7 +44,7 @@ def extract(artifact: Artifact, directory: str) -> list[str]:
         written.append(_write(f"{stem}.so", plugin.read()))
         metadata = _metadata(plugin)
         if metadata is not None:
-            import json  # noqa: PLC0415 - only where there is something to write
+            import json
 
             written.append(_write(f"{stem}_metadata.json", memoryview(json.dumps(metadata).encode())))
         if plugin.weights.kind == "blob":

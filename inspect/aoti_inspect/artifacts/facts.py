@@ -8,12 +8,12 @@ from aoti_abi.errors import AccessFailed, AotiError
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.source import BufferSource, FileSource
-from aoti_inspect.plugin import plugin_facts
+from aoti_inspect.facts.plugin import plugin_facts
 
 if TYPE_CHECKING:
     from aoti_inspect.artifacts.artifact import Plugin
     from aoti_inspect.elf.source import Source
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
 
 
 def read_facts(plugin: Plugin) -> PluginFacts:

@@ -200,10 +200,10 @@ def _accessors() -> tuple[Any, dict[str, Any]]:
     17 MB, and the inspector has to work beside a broken numpy too. So its modules are loaded a second time
     under another name, in which there is no numpy; the real ``flatbuffers`` of the process stays as it is.
     """
-    import sys  # noqa: PLC0415 - only for this
-    from importlib import import_module  # noqa: PLC0415 - only for this
-    from importlib.util import find_spec  # noqa: PLC0415 - only for this
-    from types import ModuleType  # noqa: PLC0415 - only for this
+    import sys
+    from importlib import import_module
+    from importlib.util import find_spec
+    from types import ModuleType
 
     private = "aoti_inspect.artifacts._flatbuffers"
     if private not in sys.modules:

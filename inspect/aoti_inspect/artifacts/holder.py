@@ -13,7 +13,7 @@ from aoti_inspect.artifacts.mapped import MemorySource
 from aoti_inspect.artifacts.tree import ZipTree
 from aoti_inspect.artifacts.weights import Weights
 from aoti_inspect.file_kind import HEAD, describe
-from aoti_inspect.rules.wording import counted
+from aoti_inspect.wording import counted
 
 if TYPE_CHECKING:
     from aoti_inspect.artifacts.mapped import Source
@@ -143,14 +143,14 @@ def _open_nested(tree: Tree, name: str, opened: list[Source]) -> Artifact:
     source = _member(tree, name)
     opened.append(source)
     if name.endswith(".pte"):
-        from aoti_inspect.artifacts.pte import read_program  # noqa: PLC0415 - imports flatbuffers
+        from aoti_inspect.artifacts.pte import read_program
 
         stem = name.removesuffix("pte")
         beside = [other for other in tree.names() if other.startswith(stem) and other.endswith(".ptd")]
         files = tuple(_member(tree, other) for other in beside)
         opened.extend(files)
         return read_program(source, files)
-    from aoti_inspect.artifacts.pt2 import read_package  # noqa: PLC0415 - most holders have none
+    from aoti_inspect.artifacts.pt2 import read_package
 
     path, base = (source.place.path, source.place.offset) if source.place else (None, 0)
     return read_package(ZipTree(source.view, source.name, path=path, base=base), ())

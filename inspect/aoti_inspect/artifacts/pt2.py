@@ -277,7 +277,7 @@ def _weights(package: _Package, name: str, stem: str, files: dict[str, str]) -> 
     config = files.get("weights_config.json")
     if config is None:
         return Weights("none")
-    from aoti_inspect.artifacts.pt2_weights import tensor_weights  # noqa: PLC0415 - most packages have none
+    from aoti_inspect.artifacts.pt2_weights import tensor_weights
 
     content = load_json(tree.read(config, _MAX_JSON), tree.label(config))
     return tensor_weights(tree, f"{package.prefix}data/weights/", content, tree.label(config), anomalies)

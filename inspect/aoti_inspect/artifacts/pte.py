@@ -14,8 +14,8 @@ from aoti_inspect.artifacts.ptd import named_blob, read_tensor_file
 from aoti_inspect.artifacts.pte_method import read_method
 from aoti_inspect.artifacts.segments import program_container, read_segments
 from aoti_inspect.artifacts.weights import Location, Weights, WeightTensor
-from aoti_inspect.rules.wording import counted, sized
 from aoti_inspect.text import decode
+from aoti_inspect.wording import counted, sized
 
 if TYPE_CHECKING:
     from aoti_abi.payload import Payload

@@ -8,7 +8,7 @@ from aoti_abi.errors import AccessFailed, InvalidProgram, NotFound, NotSupported
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.artifacts.artifact import Artifact
 from aoti_inspect.artifacts.mapped import MappedFile, MemorySource
-from aoti_inspect.rules.wording import counted, sized
+from aoti_inspect.wording import counted, sized
 
 if TYPE_CHECKING:
     from aoti_abi.errors import AotiError
@@ -67,22 +67,22 @@ def _dispatch(
 ) -> Artifact:
     view, name = source.view, source.name
     if view[:4] == _ELF_MAGIC:
-        from aoti_inspect.artifacts.plain import read_plain_plugin  # noqa: PLC0415 - each kind pays for itself
+        from aoti_inspect.artifacts.plain import read_plain_plugin
 
         return read_plain_plugin(source)
-    from aoti_inspect.artifacts.zip_directory import has_end_record, looks_like_zip  # noqa: PLC0415 - as above
+    from aoti_inspect.artifacts.zip_directory import has_end_record, looks_like_zip
 
     if looks_like_zip(view):
         return _open_zip(source, in_file=in_file)
     if len(view) >= 8:
-        from aoti_inspect.artifacts.segments import (  # noqa: PLC0415 - as above
+        from aoti_inspect.artifacts.segments import (
             is_program,
             is_tensor_file,
             relative_of_program,
         )
 
         if is_program(view):
-            from aoti_inspect.artifacts.pte import read_program  # noqa: PLC0415 - as above
+            from aoti_inspect.artifacts.pte import read_program
 
             own = _own_tensor_files(name, in_file=in_file) if data is None else data
             opened.extend(MappedFile(file) for file in own)
@@ -102,7 +102,7 @@ def _dispatch(
 
 
 def _unknown(view: memoryview, name: str) -> AotiError:
-    from aoti_inspect.file_kind import HEAD, describe  # noqa: PLC0415 - only to explain a refusal
+    from aoti_inspect.file_kind import HEAD, describe
 
     head = bytes(view[:HEAD])
     for magic, what in _OTHERS:
@@ -114,8 +114,8 @@ def _unknown(view: memoryview, name: str) -> AotiError:
 
 
 def _open_zip(source: Source, *, in_file: bool) -> Artifact:
-    from aoti_inspect.artifacts.pt2 import is_package, read_package  # noqa: PLC0415 - each kind pays for itself
-    from aoti_inspect.artifacts.tree import ZipTree  # noqa: PLC0415 - as above
+    from aoti_inspect.artifacts.pt2 import is_package, read_package
+    from aoti_inspect.artifacts.tree import ZipTree
 
     tree = ZipTree(source.view, source.name, path=source.name if in_file else None)
     names = tree.names()
@@ -129,26 +129,26 @@ def _open_zip(source: Source, *, in_file: bool) -> Artifact:
             path=source.name,
             hint="compile it with torch._inductor.aoti_compile_and_package",
         )
-    from aoti_inspect.artifacts.holder import read_holder  # noqa: PLC0415 - as above
+    from aoti_inspect.artifacts.holder import read_holder
 
     return read_holder(tree, (source,), folder=False)
 
 
 def _open_folder(path: str) -> Artifact:
-    from aoti_inspect.artifacts.pt2 import is_package, read_package  # noqa: PLC0415 - each kind pays for itself
-    from aoti_inspect.artifacts.tree import FolderTree  # noqa: PLC0415 - as above
+    from aoti_inspect.artifacts.pt2 import is_package, read_package
+    from aoti_inspect.artifacts.tree import FolderTree
 
     tree = FolderTree(path)
     if is_package(tree.names()):
         return read_package(tree, (tree,), unpacked=True)
-    from aoti_inspect.artifacts.holder import read_holder  # noqa: PLC0415 - as above
+    from aoti_inspect.artifacts.holder import read_holder
 
     return read_holder(tree, (tree,), folder=True)
 
 
 def _open_tensor_file(source: Source) -> Artifact:
-    from aoti_inspect.artifacts.ptd import read_tensor_file  # noqa: PLC0415 - each kind pays for itself
-    from aoti_inspect.artifacts.pte import merge_named_data  # noqa: PLC0415 - as above
+    from aoti_inspect.artifacts.ptd import read_tensor_file
+    from aoti_inspect.artifacts.pte import merge_named_data
 
     content = read_tensor_file(source.view, source.name)
     anomalies = list(content.anomalies)

@@ -108,7 +108,7 @@ class ZipArchive:
         if member.method == STORED:
             yield from (packed[start : start + size] for start in range(0, len(packed), size))
             return
-        import zlib  # noqa: PLC0415 - PyTorch stores its members
+        import zlib
 
         engine = zlib.decompressobj(-15)
         try:
@@ -179,7 +179,7 @@ class ZipArchive:
         return start
 
     def _inflate(self, member: Member, packed: memoryview) -> memoryview:
-        import zlib  # noqa: PLC0415 - PyTorch stores its members
+        import zlib
 
         if member.size > member.compressed * _MAX_RATIO + _MAX_RATIO:
             raise InvalidProgram(
@@ -216,7 +216,7 @@ class ZipArchive:
         return InvalidProgram("its compressed bytes are damaged", path=self._path(member), cause=cause)
 
     def _check(self, member: Member, view: memoryview) -> None:
-        import zlib  # noqa: PLC0415 - only where something is checked
+        import zlib
 
         if zlib.crc32(view) != member.crc:
             raise InvalidProgram(

@@ -15,8 +15,8 @@ from aoti_abi.errors import InvalidProgram, NotSupported
 from aoti_abi.records import NamedTuple
 from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.zip_names import unsafe_reason
-from aoti_inspect.rules.wording import counted
 from aoti_inspect.text import decode
+from aoti_inspect.wording import counted
 
 STORED = 0
 DEFLATED = 8

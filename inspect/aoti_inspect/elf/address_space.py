@@ -5,8 +5,8 @@ from __future__ import annotations
 from aoti_abi.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from aoti_inspect.elf.records import Segment
     from aoti_inspect.elf.source import Source
-    from aoti_inspect.facts import Segment
 
 
 class AddressSpace:

@@ -8,8 +8,8 @@ from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf import format as elf
 from aoti_inspect.elf.exports import summarize
 from aoti_inspect.elf.notes import build_id
+from aoti_inspect.elf.records import ElfFacts, Symbol, VersionNeed
 from aoti_inspect.elf.symbols import binding_name
-from aoti_inspect.facts import ElfFacts, Symbol, VersionNeed
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from itertools import islice
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf import format as elf
+from aoti_inspect.elf.records import ExportSummary
 from aoti_inspect.elf.symbols import NOT_LOCAL, both
-from aoti_inspect.facts import ExportSummary
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:

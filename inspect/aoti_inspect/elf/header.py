@@ -5,7 +5,7 @@ from __future__ import annotations
 from aoti_abi.errors import InvalidProgram
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.elf import format as elf
-from aoti_inspect.facts import ElfHeader, Segment
+from aoti_inspect.elf.records import ElfHeader, Segment
 from aoti_inspect.file_kind import HEAD, describe, refusal
 
 if TYPE_CHECKING:

@@ -16,18 +16,18 @@ from aoti_inspect.elf.address_space import AddressSpace
 from aoti_inspect.elf.assemble import assemble
 from aoti_inspect.elf.dynamic import MAX_ENTRIES, parse_dynamic
 from aoti_inspect.elf.header import read_header, read_segments
+from aoti_inspect.elf.records import Symbol
 from aoti_inspect.elf.sections import read_sections
 from aoti_inspect.elf.source import BufferSource, Source
 from aoti_inspect.elf.strings import MAX_TABLE, StringTable
 from aoti_inspect.elf.symbol_table import SymbolTable
-from aoti_inspect.facts import Symbol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.elf.dynamic import Dynamic
+    from aoti_inspect.elf.records import ElfFacts, Section
     from aoti_inspect.elf.symbols import DynamicSymbol
-    from aoti_inspect.facts import ElfFacts, Section
 
 #: Bytes that `ElfImage.contains` looks at; a plugin has about one million.
 MAX_SEARCH = 1 << 25

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf import format as elf
-from aoti_inspect.facts import Section
+from aoti_inspect.elf.records import Section
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:

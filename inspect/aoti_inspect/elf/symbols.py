@@ -15,7 +15,7 @@ from aoti_inspect.elf import format as elf
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.facts import Binding
+    from aoti_inspect.elf.records import Binding
 
 #: STB_* by number; every other number is "other".
 BINDINGS: dict[int, Binding] = {0: "local", 1: "global", 2: "weak", elf.STB_UNIQUE: "unique"}

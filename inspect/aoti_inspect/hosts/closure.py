@@ -14,16 +14,16 @@ from aoti_abi.errors import AotiError
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.elf.links import read_links
 from aoti_inspect.elf.read import open_elf
+from aoti_inspect.facts.predicates import refuses_its_stack
+from aoti_inspect.facts.symbol_families import family
 from aoti_inspect.hosts.judge import Judgement
 from aoti_inspect.hosts.library_search import LibrarySearch
-from aoti_inspect.rules.system import refuses_its_stack
-from aoti_inspect.rules.wording import counted, listed
-from aoti_inspect.symbol_families import family
+from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
     from aoti_inspect.elf.image import ElfImage
     from aoti_inspect.elf.links import Links
-    from aoti_inspect.facts import ElfFacts
+    from aoti_inspect.elf.records import ElfFacts
     from aoti_inspect.findings import HostVerdict
     from aoti_inspect.hosts.judge import Common
 
@@ -213,7 +213,7 @@ def _check_symbols(found: Judgement, scope: Scope, host: str | None) -> None:
         return
     hidden: list[str] = []
     if host is not None:
-        from aoti_inspect.hosts.hidden_symbols import hidden_in  # noqa: PLC0415 - only to explain a failure
+        from aoti_inspect.hosts.hidden_symbols import hidden_in
 
         hidden = hidden_in(found.missing, host)
     if hidden:

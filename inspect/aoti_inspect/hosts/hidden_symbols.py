@@ -11,8 +11,8 @@ _MOST_SYMBOLS = 5_000_000
 
 def hidden_in(names: list[str], path: str) -> list[str]:
     """Return those of ``names`` that the file's ``.symtab`` defines, sorted; none if it has no such table."""
-    from elftools.common.exceptions import ELFError  # noqa: PLC0415 - 50 ms, only to explain a failure
-    from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - as above
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
 
     wanted = set(names)
     found: set[str] = set()

@@ -12,21 +12,19 @@ from aoti_abi.features import evaluate
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_abi.torch_host import NEEDED_NAMES
 from aoti_abi.versions import parse_version
+from aoti_inspect.facts import imports
+from aoti_inspect.facts.predicates import missing_isa, not_a_library, refuses_its_stack, used_isa
+from aoti_inspect.facts.symbol_families import family, uses_old_string_abi
+from aoti_inspect.facts.version_needs import newer_than
 from aoti_inspect.findings import HostVerdict
-from aoti_inspect.rules import imports
-from aoti_inspect.rules.identity import not_a_library
-from aoti_inspect.rules.processor import missing_isa, used_isa
-from aoti_inspect.rules.system import refuses_its_stack
-from aoti_inspect.rules.version_needs import newer_than
-from aoti_inspect.rules.wording import counted, listed
-from aoti_inspect.symbol_families import family, uses_old_string_abi
+from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
+    from aoti_inspect.facts.symbol_families import Family
+    from aoti_inspect.facts.target import Target
     from aoti_inspect.findings import Outcome
     from aoti_inspect.hosts.tables import TableHost
-    from aoti_inspect.symbol_families import Family
-    from aoti_inspect.target import Target
 
 #: PyTorch's wheels use the C++11 std::string ABI in every build from this version on.
 CXX11_ABI_SINCE = "2.7"

@@ -31,14 +31,14 @@ class TableHost(NamedTuple):
 
 def builtin_host() -> TableHost:
     """Return the C host that `aoti_loader` brings."""
-    from aoti_abi.builtin_host import BUILTIN_SHIMS  # noqa: PLC0415 - hosts that aren't asked about cost nothing
+    from aoti_abi.builtin_host import BUILTIN_SHIMS
 
     return TableHost("builtin", "builtin", None, BUILTIN_SHIMS.__contains__)
 
 
 def executorch_host() -> TableHost:
     """Return ExecuTorch's CUDA backend with its slim shims."""
-    from aoti_abi.slim_host import EXECUTORCH_SLIM  # noqa: PLC0415 - as above
+    from aoti_abi.slim_host import EXECUTORCH_SLIM
 
     return TableHost("executorch", "executorch", None, EXECUTORCH_SLIM.__contains__)
 
@@ -59,7 +59,7 @@ def torch_host(version: str) -> TableHost:
             hint=f"it covers {KNOWN_TORCH[0]} to {KNOWN_TORCH[-1]}; to check a real build, pass "
             "--host PATH/TO/libtorch_cpu.so",
         )
-    from aoti_abi.torch_host import provides  # noqa: PLC0415 - as above
+    from aoti_abi.torch_host import provides
 
     devices = ("common", "cpu", "cuda")
     return TableHost(f"torch=={minor}", "torch", minor, lambda name: provides(name, minor, devices))

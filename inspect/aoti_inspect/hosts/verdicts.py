@@ -9,9 +9,9 @@ from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.findings import HostVerdict
 
 if TYPE_CHECKING:
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
+    from aoti_inspect.facts.target import Target
     from aoti_inspect.hosts.tables import TableHost
-    from aoti_inspect.target import Target
 
 LOCAL = "local"
 _TORCH = "torch=="
@@ -37,7 +37,7 @@ def check_host_names(names: tuple[str, ...]) -> None:
 
 
 def _table(name: str) -> TableHost | None:
-    from aoti_inspect.hosts import tables  # noqa: PLC0415 - `--host local` alone needs none
+    from aoti_inspect.hosts import tables
 
     if name.startswith(_TORCH):
         return tables.torch_host(name.removeprefix(_TORCH))
@@ -51,7 +51,7 @@ def judge_all(plugin: PluginFacts, names: tuple[str, ...], target: Target) -> tu
 
     A host that can't be read is "not checked", with the reason.
     """
-    from aoti_inspect.hosts.judge import for_all_hosts, judge  # noqa: PLC0415 - as above
+    from aoti_inspect.hosts.judge import for_all_hosts, judge
 
     common = for_all_hosts(plugin, target)
     verdicts = []
@@ -60,7 +60,7 @@ def judge_all(plugin: PluginFacts, names: tuple[str, ...], target: Target) -> tu
         if table is not None:
             verdicts.append(judge(common, table)._replace(host=name))
             continue
-        from aoti_inspect.hosts.closure import judge_files  # noqa: PLC0415 - real files cost more than tables
+        from aoti_inspect.hosts.closure import judge_files
 
         try:
             verdicts.append(judge_files(common, None if name == LOCAL else name))

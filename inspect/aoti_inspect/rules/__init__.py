@@ -16,7 +16,7 @@ def plugin_rules() -> dict[str, Rule]:
 
     A plugin that comes by itself does not pay for the rules about packages.
     """
-    from aoti_inspect.rules import (  # noqa: F401, PLC0415 - importing a module registers its rules
+    from aoti_inspect.rules import (  # noqa: F401 - importing a module registers its rules
         container_api,
         cxx_runtime,
         cxx_versions,
@@ -31,14 +31,14 @@ def plugin_rules() -> dict[str, Rule]:
         system,
         weights,
     )
-    from aoti_inspect.rules.registry import RULES  # noqa: PLC0415 - filled by the imports above
+    from aoti_inspect.rules.registry import RULES
 
     return {code: RULES[code] for code in sorted(RULES)}
 
 
 def all_rules() -> dict[str, Rule]:
     """Import every module of rules and return the rules by code, in the order of their codes."""
-    from aoti_inspect.rules import (  # noqa: F401, PLC0415 - importing a module registers its rules
+    from aoti_inspect.rules import (  # noqa: F401 - importing a module registers its rules
         package,
         package_program,
         package_security,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from aoti_abi.container_api import REQUIRED, TORCH_2_1_ONLY
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import KNOWN_TORCH
-from aoti_inspect.rules import compiler
+from aoti_inspect.facts import compiler
 from aoti_inspect.rules.registry import Report, rule
-from aoti_inspect.rules.wording import counted, listed
+from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

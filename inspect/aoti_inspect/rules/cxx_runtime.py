@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.rules import imports
+from aoti_inspect.facts import imports
+from aoti_inspect.facts.symbol_families import uses_old_string_abi
 from aoti_inspect.rules.registry import Report, rule
-from aoti_inspect.rules.wording import counted, listed
-from aoti_inspect.symbol_families import uses_old_string_abi
+from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.releases import CXXABI_GCC, GLIBCXX_GCC
-from aoti_inspect.rules import version_needs
+from aoti_inspect.facts.releases import CXXABI_GCC, GLIBCXX_GCC
+from aoti_inspect.facts.version_needs import newer_than
+from aoti_inspect.rules.newer_versions import reports
 from aoti_inspect.rules.registry import rule
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def glibcxx_too_new(context: Context) -> Iterator[Report]:
     """
     limit = context.target.glibcxx
     if limit is not None:
-        found = version_needs.newer_than(context.plugin, "GLIBCXX_", limit)
-        yield from version_needs.reports(
+        found = newer_than(context.plugin, "GLIBCXX_", limit)
+        yield from reports(
             found, "libstdc++, GLIBCXX_", limit, lambda number: _gcc(GLIBCXX_GCC, number), _FIX
         )
 
@@ -64,7 +65,5 @@ def cxxabi_too_new(context: Context) -> Iterator[Report]:
     """
     limit = context.target.cxxabi
     if limit is not None:
-        found = version_needs.newer_than(context.plugin, "CXXABI_", limit)
-        yield from version_needs.reports(
-            found, "libstdc++, CXXABI_", limit, lambda number: _gcc(CXXABI_GCC, number), _FIX
-        )
+        found = newer_than(context.plugin, "CXXABI_", limit)
+        yield from reports(found, "libstdc++, CXXABI_", limit, lambda number: _gcc(CXXABI_GCC, number), _FIX)

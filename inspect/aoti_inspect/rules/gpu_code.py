@@ -4,32 +4,25 @@ from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import parse_version
-from aoti_inspect.releases import PTX_CUDA
-from aoti_inspect.rules import imports, version_needs
+from aoti_inspect.facts import imports
+from aoti_inspect.facts.predicates import cubin_runs_on
+from aoti_inspect.facts.releases import PTX_CUDA
+from aoti_inspect.facts.version_needs import number_of
 from aoti_inspect.rules.registry import Report, Unchecked, rule
-from aoti_inspect.rules.wording import counted, listed
+from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
+    from aoti_inspect.facts.symbol_families import Family
     from aoti_inspect.rules.registry import Context
-    from aoti_inspect.symbol_families import Family
 
 #: The libraries that CUDA's functions come from, by family.
 _CUDA_LIBRARIES: tuple[tuple[Family, str], ...] = (
     ("cuda-runtime", "libcudart.so"),
     ("cuda-driver", "libcuda.so"),
 )
-
-
-def cubin_runs_on(architecture: int, sm: int) -> bool:
-    """Whether machine code for ``architecture`` runs on a GPU of compute capability ``sm``.
-
-    Machine code runs on GPUs of the same major version and the same or a later minor version (CUDA C++
-    Programming Guide, "Binary Compatibility"). 86 is major 8, minor 6; 120 is major 12, minor 0.
-    """
-    return architecture // 10 == sm // 10 and architecture <= sm
 
 
 def _labels(architectures: set[int], prefix: str) -> list[str]:
@@ -169,7 +162,7 @@ def ptx_version(context: Context) -> Iterator[Report]:
     versions = {
         image.ptx_version
         for image in context.plugin.gpu
-        if image.ptx_version and version_needs.number_of(f"PTX_{image.ptx_version}", "PTX_")
+        if image.ptx_version and number_of(f"PTX_{image.ptx_version}", "PTX_")
     }
     if versions:
         top = max(versions, key=parse_version)

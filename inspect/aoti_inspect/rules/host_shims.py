@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import KNOWN_TORCH
-from aoti_inspect.rules import compiler, imports
+from aoti_inspect.facts import compiler, imports
+from aoti_inspect.facts.symbol_families import family
 from aoti_inspect.rules.registry import Report, Unchecked, rule
-from aoti_inspect.rules.wording import counted, listed
-from aoti_inspect.symbol_families import family
+from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,7 @@ def missing_host_functions(context: Context) -> Iterator[Report | Unchecked]:
             groups.setdefault(verdict.missing, []).append(verdict.host)
     if not groups:
         return
-    from aoti_abi import shim_catalogue  # noqa: PLC0415 - only a plugin that lacks something pays for the table
+    from aoti_abi import shim_catalogue
 
     for missing, hosts in groups.items():
         families: dict[str, list[str]] = {}
@@ -86,7 +86,7 @@ def missing_host_functions(context: Context) -> Iterator[Report | Unchecked]:
 
 
 def _help(missing: tuple[str, ...]) -> str:
-    from aoti_abi import shim_catalogue  # noqa: PLC0415 - as above
+    from aoti_abi import shim_catalogue
 
     shims = [name for name in missing if family(name) == "shim"]
     first = shim_catalogue.first_with_all(shims) if shims else None
@@ -120,12 +120,12 @@ def unknown_host_function(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Custom C shims that exist on the machine of one developer only.
     """
-    from aoti_abi.shim_catalogue import lookup  # noqa: PLC0415 - reads a table
+    from aoti_abi.shim_catalogue import lookup
 
     unknown = [name for name in imports.names(context.plugin, "shim") if lookup(name) is None]
     if not unknown:
         return
-    from aoti_abi.slim_host import EXECUTORCH_SLIM  # noqa: PLC0415 - as above
+    from aoti_abi.slim_host import EXECUTORCH_SLIM
 
     slim = [name for name in unknown if name in EXECUTORCH_SLIM]
     nowhere = [name for name in unknown if name not in EXECUTORCH_SLIM]
@@ -169,8 +169,8 @@ def changed_host_function(context: Context) -> Iterator[Report]:
     found = compiler.fingerprint(context.plugin) if hosts else None
     if found is None:
         return
-    from aoti_abi.shim_catalogue import lookup  # noqa: PLC0415 - reads a table
-    from aoti_abi.versions import parse_version  # noqa: PLC0415 - as above
+    from aoti_abi.shim_catalogue import lookup
+    from aoti_abi.versions import parse_version
 
     oldest, latest = parse_version(found.oldest), parse_version(found.newest)
     changed: dict[str, list[str]] = {}

@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
+from aoti_inspect.facts.predicates import cuda_calls, not_a_library
 from aoti_inspect.rules.registry import Report, rule
-from aoti_inspect.rules.wording import counted, listed
+from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.facts import ElfFacts, PluginFacts
     from aoti_inspect.findings import Severity
     from aoti_inspect.rules.registry import Context
-
-
-def not_a_library(elf: ElfFacts) -> str | None:
-    """Return what kind of ELF file it is if ``dlopen`` takes it for no library, as the end of a sentence."""
-    if elf.header.type != "DYN":
-        what = {"REL": "an object file", "EXEC": "an executable", "CORE": "a core dump"}.get(
-            elf.header.type, f"an ELF file of type {elf.header.type}"
-        )
-        return f"is {what}, not a shared library"
-    if "PIE" in elf.flags:
-        return "is a position-independent executable, not a shared library"
-    if not elf.is_dynamic:
-        return "has no dynamic section (PT_DYNAMIC) in the file, so that no loader can take it"
-    return None
-
-
-def cuda_calls(plugin: PluginFacts) -> list[str]:
-    """Return the functions that a plugin calls only if it was compiled for CUDA, sorted."""
-    proof = ("cuLaunchKernel", "cudaMalloc", "aoti_torch_create_cuda_stream_guard")
-    return sorted(symbol.name for symbol in plugin.elf.undefined if symbol.name in proof)
 
 
 @rule("AOTI420", "wrong-machine", "error")

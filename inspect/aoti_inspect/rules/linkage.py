@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.rules import imports
+from aoti_inspect.facts import imports
 from aoti_inspect.rules.registry import Report, rule
-from aoti_inspect.rules.wording import counted, listed
+from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aoti_inspect.facts.symbol_families import Family
     from aoti_inspect.rules.registry import Context
-    from aoti_inspect.symbol_families import Family
 
 #: Libraries whose every symbol has a version: one without a version need is not used.
 _VERSIONED = (

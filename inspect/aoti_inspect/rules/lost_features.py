@@ -11,9 +11,9 @@ from aoti_abi.container_api import REQUIRED
 from aoti_abi.features import FEATURES, evaluate
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import newest
-from aoti_inspect.rules import imports
+from aoti_inspect.facts import imports
 from aoti_inspect.rules.registry import Report, rule
-from aoti_inspect.rules.wording import listed
+from aoti_inspect.wording import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.rules import imports
+from aoti_inspect.facts import imports
 from aoti_inspect.rules.package_scope import of_package
 from aoti_inspect.rules.registry import Report, rule
-from aoti_inspect.rules.wording import listed
+from aoti_inspect.wording import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.artifacts.artifact import Artifact
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
+    from aoti_inspect.facts.target import Target
     from aoti_inspect.findings import Finding, NotChecked
-    from aoti_inspect.target import Target
 
 #: Modules whose rules may look at an artifact as a whole.
 _MODULES = ("package", "package_weights", "package_program", "package_security")
@@ -40,9 +40,9 @@ def check_package(
         target: where it is meant to run.
         plugins: the facts of those of its plugins that could be read.
     """
-    from importlib import import_module  # noqa: PLC0415 - plain plugins don't come here
+    from importlib import import_module
 
-    from aoti_inspect.rules.registry import RULES  # noqa: PLC0415 - filled by the imports below
+    from aoti_inspect.rules.registry import RULES
 
     modules = [import_module(f"aoti_inspect.rules.{name}").__name__ for name in _MODULES]
     rules = {code: entry for code, entry in RULES.items() if entry.check.__module__ in modules}

@@ -6,7 +6,7 @@ from aoti_abi.errors import AotiError
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.rules.package_scope import of_package
 from aoti_inspect.rules.registry import Report, rule
-from aoti_inspect.rules.wording import sized
+from aoti_inspect.wording import sized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import parse_version
-from aoti_inspect.rules import compiler, imports
+from aoti_inspect.facts import compiler, imports
+from aoti_inspect.facts.predicates import INVALID_ISA, missing_isa, sleef_isa
+from aoti_inspect.facts.target import ISA_FLAGS
 from aoti_inspect.rules.registry import Report, Unchecked, rule
-from aoti_inspect.rules.wording import listed
-from aoti_inspect.target import ISA_FLAGS, ISA_IMPLIES
+from aoti_inspect.wording import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from aoti_inspect.facts import PluginFacts
     from aoti_inspect.rules.registry import Context
 
-_INVALID = "INVALID_VEC_ISA"
 #: Inductor prints the same word for NEON and for SVE (``cpu_vec_isa.py``).
 _ALIASES = {"ASIMD": "NEON"}
 #: What Inductor may choose from on each machine: a target with all of it needs no evidence.
@@ -24,41 +23,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "aarch64": ("NEON", "SVE", "SVE256"),
 }
 _DIV_FLAG = "inductor_cpu_integer_div_error_flag"
-
-
-def sleef_isa(names: Sequence[str]) -> str | None:
-    """Return the x86 instruction set that Sleef's names prove: ``expf16`` and ``expd8`` are AVX-512's.
-
-    The number is the count of lanes: 16 floats or 8 doubles fill 512 bits, 8 floats or 4 doubles 256.
-    """
-    found = None
-    for name in names:
-        stem = name.removeprefix("Sleef_").partition("_")[0]
-        if stem.endswith(("f16", "d8")):
-            return "AVX512"
-        if stem.endswith(("f8", "d4")):
-            found = "AVX2"
-    return found
-
-
-def used_isa(plugin: PluginFacts) -> list[str]:
-    """Return the instruction sets that a plugin surely uses: from its metadata, else from its Sleef calls.
-
-    Names that are not known, and ASIMD, which also stands for SVE, are left out.
-    """
-    recorded = (plugin.metadata or {}).get("AOTI_CPU_ISA", "").upper().split()
-    if recorded and recorded != [_INVALID]:
-        return [name for name in recorded if name in ISA_FLAGS]
-    if plugin.elf.header.machine_name != "x86_64":
-        return []
-    proven = sleef_isa(imports.names(plugin, "sleef"))
-    return [proven] if proven else []
-
-
-def missing_isa(needed: Sequence[str], available: frozenset[str]) -> list[str]:
-    """Return those of ``needed`` that a processor with ``available`` lacks, implied ones counted in."""
-    have = available.union(*(ISA_IMPLIES.get(name, ()) for name in available))
-    return [name for name in needed if name not in have]
 
 
 @rule("AOTI421", "isa-beyond-target", "error")
@@ -94,7 +58,7 @@ def isa_beyond_target(context: Context) -> Iterator[Report | Unchecked]:
     )
     recorded = (plugin.metadata or {}).get("AOTI_CPU_ISA", "")
     sleef = imports.names(plugin, "sleef") if machine == "x86_64" else []
-    if recorded and recorded != _INVALID:
+    if recorded and recorded != INVALID_ISA:
         needed = [_ALIASES.get(word, word) for word in recorded.upper().split()]
         unknown = [name for name in needed if name not in ISA_FLAGS]
         missing = missing_isa([name for name in needed if name in ISA_FLAGS], available)
@@ -141,7 +105,7 @@ def no_vector_isa(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Models that are slow for no visible reason, on one build machine only.
     """
-    if (context.plugin.metadata or {}).get("AOTI_CPU_ISA") == _INVALID:
+    if (context.plugin.metadata or {}).get("AOTI_CPU_ISA") == INVALID_ISA:
         yield Report(
             "compiled without vector instructions (AOTI_CPU_ISA=INVALID_VEC_ISA): cpp.simdlen=1, or the "
             "probe failed",

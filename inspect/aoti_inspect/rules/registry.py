@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aoti_inspect.artifacts.artifact import Artifact, Plugin
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
+    from aoti_inspect.facts.target import Target
     from aoti_inspect.findings import HostVerdict, Severity
-    from aoti_inspect.target import Target
 
     Check = Callable[["Context"], Iterator["Report | Unchecked"]]
 
@@ -112,7 +112,7 @@ def find_rule(text: str) -> Rule:
     for entry in RULES.values():
         if wanted in (entry.code.lower(), entry.name):
             return entry
-    import difflib  # noqa: PLC0415 - only a mistyped code pays for it
+    import difflib
 
     names = {label.lower(): label for entry in RULES.values() for label in (entry.code, entry.name)}
     close = difflib.get_close_matches(wanted, names, n=1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.torch_host import NEEDED_NAMES
-from aoti_inspect.rules import imports
+from aoti_inspect.facts import imports
 from aoti_inspect.rules.registry import Report, rule
-from aoti_inspect.rules.wording import counted, listed
+from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,42 +4,24 @@ from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import parse_version
-from aoti_inspect.releases import GLIBC_ABI, GLIBC_FIRST
-from aoti_inspect.rules import version_needs
+from aoti_inspect.facts.predicates import refuses_its_stack, wants_executable_stack
+from aoti_inspect.facts.releases import GLIBC_ABI, GLIBC_FIRST
+from aoti_inspect.facts.version_needs import newer_than
+from aoti_inspect.rules.newer_versions import reports
 from aoti_inspect.rules.registry import Report, Unchecked, rule
-from aoti_inspect.rules.wording import listed
+from aoti_inspect.wording import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.facts import ElfFacts
     from aoti_inspect.findings import Severity
     from aoti_inspect.rules.registry import Context
-    from aoti_inspect.target import Target
 
-#: The first glibc that refuses to make stacks executable on behalf of a library that is opened.
-_REFUSES_EXECSTACK = (2, 41)
-
-#: Machines whose stacks are executable unless a library says otherwise (glibc's DEFAULT_STACK_PERMS).
-_EXECUTABLE_BY_DEFAULT = frozenset({"x86_64", "i386", "i686", "arm", "ppc64", "ppc", "s390", "s390x", "mips"})
 
 _MEND = (
     "compile with aot_inductor.use_consts_asm_build=False (PyTorch 2.9 and later; the model needs a "
     "constant), or link with -Wl,-z,noexecstack, or clear the flag in a copy as aoti_loader does"
 )
-
-
-def wants_executable_stack(elf: ElfFacts) -> bool:
-    """Whether loading a library makes stacks executable: it asks for it, or leaves it to such a default."""
-    if elf.executable_stack is None:
-        return elf.is_dynamic and elf.header.machine_name in _EXECUTABLE_BY_DEFAULT
-    return elf.executable_stack
-
-
-def refuses_its_stack(target: Target, elf: ElfFacts) -> bool:
-    """Whether the target's glibc refuses to open a library for the executable stack that it wants."""
-    glibc = target.glibc
-    return wants_executable_stack(elf) and glibc is not None and parse_version(glibc) >= _REFUSES_EXECSTACK
 
 
 def _stack_severity(context: Context) -> Severity:
@@ -132,8 +114,8 @@ def glibc_too_new(context: Context) -> Iterator[Report | Unchecked]:
     limit = context.target.glibc
     if limit is None:
         return
-    found = version_needs.newer_than(context.plugin, "GLIBC_", limit)
-    yield from version_needs.reports(
+    found = newer_than(context.plugin, "GLIBC_", limit)
+    yield from reports(
         found,
         "glibc ",
         limit,

@@ -22,9 +22,9 @@ ROOT = Path(__file__).resolve().parents[3]
 MEASURE = """
 import json, sys
 from aoti_inspect.artifacts import open_artifact
-from aoti_inspect.artifacts.audit import audit_artifact
-from aoti_inspect.audit import Settings
-from aoti_inspect.target import Target
+from aoti_inspect.auditing.artifact import audit_artifact
+from aoti_inspect.auditing.result import Settings
+from aoti_inspect.facts.target import Target
 with open_artifact(sys.argv[1]) as artifact:
     audit = audit_artifact(artifact, Settings(Target(), ("builtin",)))
 read = int(open("/proc/self/io").readline().split()[1])

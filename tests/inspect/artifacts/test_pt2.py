@@ -57,7 +57,7 @@ def test_content_decides_and_not_the_extension(tmp_path, plugin_bytes):
     assert open_artifact(path).kind == "pt2"
 
 
-def test_B65_a_model_that_is_not_there_lists_those_that_are(tmp_path, plugin_bytes):
+def test_a_model_that_is_not_there_lists_those_that_are(tmp_path, plugin_bytes):
     members = package_members(plugin_bytes, model="prefill") | package_members(plugin_bytes, model="decode")
     with open_artifact(write_zip(tmp_path / "two.pt2", members)) as artifact:
         assert list(artifact.models) == ["prefill", "decode"]
@@ -74,7 +74,7 @@ def test_of_several_models_the_one_called_model_is_the_default(tmp_path, plugin_
         assert artifact.model().name == "model"
 
 
-def test_B63_an_exported_program_is_recognised(tmp_path):
+def test_an_exported_program_is_recognised(tmp_path):
     members = {
         "x/archive_format": b"pt2",
         "x/models/model.json": b"{}",
@@ -90,19 +90,19 @@ def test_B63_an_exported_program_is_recognised(tmp_path):
             artifact.model()
 
 
-def test_B63_the_older_form_of_an_exported_program(tmp_path):
+def test_the_older_form_of_an_exported_program(tmp_path):
     members = {"serialized_exported_program.json": b"{}", "version": b"1"}
     assert open_artifact(write_zip(tmp_path / "old.pt2", members)).kind == "exported program"
 
 
-def test_B67_without_a_library(tmp_path):
+def test_without_a_library(tmp_path):
     with open_artifact(write_zip(tmp_path / "no_so.pt2", package_members(None))) as artifact:
         assert kinds(artifact) == ["no-library"]
         with pytest.raises(NotFound, match="has no compiled library for model 'model', only 1 C"):
             _ = artifact.model().plugin
 
 
-def test_B67_without_metadata(tmp_path, plugin_bytes):
+def test_without_metadata(tmp_path, plugin_bytes):
     members = package_members(plugin_bytes)
     del members["model/data/aotinductor/model/abc.wrapper_metadata.json"]
     with open_artifact(write_zip(tmp_path / "no_meta.pt2", members)) as artifact:
@@ -226,7 +226,7 @@ NODES = {
 }
 
 
-def test_B79_custom_operators_and_objects_are_listed(tmp_path, plugin_bytes):
+def test_custom_operators_and_objects_are_listed(tmp_path, plugin_bytes):
     members = package_members(
         plugin_bytes,
         abc__wrapper__json=json.dumps(NODES).encode(),
@@ -252,7 +252,7 @@ def test_another_archive_version_is_reported(tmp_path, plugin_bytes):
         assert kinds(artifact) == ["archive-version"]
 
 
-def test_B68_members_that_climb_out_are_reported_and_written_nowhere(tmp_path, plugin_bytes):
+def test_members_that_climb_out_are_reported_and_written_nowhere(tmp_path, plugin_bytes):
     members = package_members(plugin_bytes) | {
         "model/data/aotinductor/model/../../../../slip.txt": b"slipped"
     }

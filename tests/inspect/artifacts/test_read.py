@@ -12,9 +12,9 @@ import pytest
 from aoti_abi.errors import AccessFailed, AotiError, InvalidProgram, InvalidState, NotFound, NotSupported
 from aoti_inspect.artifacts import open_artifact
 from aoti_inspect.artifacts.facts import read_facts
-from aoti_inspect.audit import Settings
-from aoti_inspect.target import Target
-from aoti_inspect.workers import audit_path
+from aoti_inspect.auditing.path import audit_path
+from aoti_inspect.auditing.result import Settings
+from aoti_inspect.facts.target import Target
 
 from .conftest import METADATA, package_members, write_zip
 

@@ -8,21 +8,12 @@ import pytest
 
 from aoti_abi.container_api import CONTAINER_API
 from aoti_abi.versions import parse_version
-from aoti_inspect.facts import (
-    ElfFacts,
-    ElfHeader,
-    ExportSummary,
-    PluginFacts,
-    Section,
-    Segment,
-    Symbol,
-    VersionNeed,
-    Weights,
-)
+from aoti_inspect.elf.records import ElfFacts, ElfHeader, ExportSummary, Section, Segment, Symbol, VersionNeed
+from aoti_inspect.facts.records import PluginFacts, Weights
+from aoti_inspect.facts.target import Target
 from aoti_inspect.findings import Finding, NotChecked
 from aoti_inspect.rules import all_rules
 from aoti_inspect.rules.registry import Context, run_rules
-from aoti_inspect.target import Target
 
 BASELINE_SHIMS = (
     "aoti_torch_create_tensor_from_blob_v2",

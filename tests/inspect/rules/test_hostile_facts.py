@@ -5,11 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aoti_inspect.facts import GpuImage, VersionNeed
+from aoti_inspect.elf.records import VersionNeed
+from aoti_inspect.facts.records import GpuImage
+from aoti_inspect.facts.target import Target
 from aoti_inspect.findings import SEVERITIES, HostVerdict
 from aoti_inspect.rules import all_rules
 from aoti_inspect.rules.registry import Context, run_rules
-from aoti_inspect.target import Target
 
 TARGET = Target("2.36", "3.4.30", "1.3.13", "x86_64", frozenset({"AVX2"}), 90)
 
@@ -75,7 +76,7 @@ changes = st.fixed_dictionaries(
 
 @settings(max_examples=300, deadline=None)
 @given(changes=changes)
-def test_B108_any_facts_give_findings_or_not_checked(plugin_of, changes):
+def test_any_facts_give_findings_or_not_checked(plugin_of, changes):
     missing = tuple(sorted(set(changes["undefined"])))
     facts = plugin_of(**changes)
     verdict = HostVerdict("torch==2.9", "will not load", (), missing)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from aoti_inspect.facts.target import Target
 from aoti_inspect.findings import SEVERITIES
 from aoti_inspect.rules import all_rules
 from aoti_inspect.rules.registry import Context, run_rules
-from aoti_inspect.rules.wording import counted, listed, sized
-from aoti_inspect.target import Target
+from aoti_inspect.wording import counted, listed, sized
 
 ROOT = Path(__file__).resolve().parents[3]
 PARTS = ("## Why it matters", "## How it is checked", "## How to fix it", "## Reports it prevents")
@@ -90,9 +90,9 @@ def test_a_healthy_plugin_has_few_findings_and_no_warning(plugin):
     assert [finding.code for finding in findings] == ["AOTI130", "AOTI207", "AOTI208", "AOTI310"]
 
 
-def test_B22_the_abi_cause_comes_before_what_follows_from_it(plugin):
-    from aoti_inspect.audit import by_gravity
-    from aoti_inspect.facts import GpuImage
+def test_the_abi_cause_comes_before_what_follows_from_it(plugin):
+    from aoti_inspect.auditing.result import by_gravity
+    from aoti_inspect.facts.records import GpuImage
     from aoti_inspect.findings import HostVerdict
 
     broken = plugin(

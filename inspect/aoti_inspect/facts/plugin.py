@@ -6,11 +6,11 @@ import os
 
 from aoti_abi.errors import AotiError, NotFound
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.cxx_runtime import find_cxx_runtime
 from aoti_inspect.elf.read import open_elf, open_regular
-from aoti_inspect.facts import PluginFacts
-from aoti_inspect.gpu_code import find_cubin_paths, find_gpu_code
-from aoti_inspect.weights import find_weights
+from aoti_inspect.facts.cxx_runtime import find_cxx_runtime
+from aoti_inspect.facts.gpu_code import find_cubin_paths, find_gpu_code
+from aoti_inspect.facts.records import PluginFacts
+from aoti_inspect.facts.weights import find_weights
 
 if TYPE_CHECKING:
     from aoti_inspect.elf.image import ElfImage
@@ -63,7 +63,7 @@ def parse_metadata(raw: bytes) -> dict[str, str] | str:
     Returns:
         The keys and values, or what is wrong with the bytes, as the end of a sentence.
     """
-    import json  # noqa: PLC0415 - most plugins have no metadata beside them
+    import json
 
     try:
         value = json.loads(raw)

@@ -6,14 +6,14 @@ from aoti_abi.errors import AotiError
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.facts import read_facts
-from aoti_inspect.audit import ArtifactAudit, by_gravity
-from aoti_inspect.plugin_audit import audit_plugin
+from aoti_inspect.auditing.plugin import audit_plugin
+from aoti_inspect.auditing.result import ArtifactAudit, by_gravity
 from aoti_inspect.rules.package_scope import check_package
 
 if TYPE_CHECKING:
     from aoti_inspect.artifacts.artifact import Artifact, Plugin
-    from aoti_inspect.audit import PluginAudit, Settings
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.auditing.result import PluginAudit, Settings
+    from aoti_inspect.facts.records import PluginFacts
 
 
 def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
@@ -41,6 +41,6 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
 def _second_view(plugin: Plugin, facts: PluginFacts, settings: Settings) -> tuple[str, ...]:
     if not settings.second_view:
         return ()
-    from aoti_inspect.second_view import compare  # noqa: PLC0415 - pyelftools takes 50 ms to import
+    from aoti_inspect.facts.second_view import compare
 
     return compare(bytes(plugin.read()), facts.elf)

@@ -1,4 +1,4 @@
-"""The entry point of ``aoti-inspect``: `aoti_inspect.cli.main` in a process of its own.
+"""The entry point of ``aoti-inspect``: `aoti_inspect.command.cli.main` in a process of its own.
 
 An audit takes a few milliseconds, so what Python does around it counts. Collecting garbage while modules are
 imported finds none, and tearing modules down at exit frees memory that the system takes back anyway: leaving
@@ -26,7 +26,7 @@ def main() -> NoReturn:
     gc.set_threshold(_RARELY)
     code = 1
     try:
-        from aoti_inspect.cli import main as run  # noqa: PLC0415 - imported after the collector was calmed
+        from aoti_inspect.command.cli import main as run
 
         code = run()
     except SystemExit as stop:

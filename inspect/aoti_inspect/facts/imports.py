@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.symbol_families import LIBC_OWN, family
+from aoti_inspect.facts.symbol_families import LIBC_OWN, family
 
 if TYPE_CHECKING:
-    from aoti_inspect.facts import PluginFacts, Symbol
-    from aoti_inspect.symbol_families import Family
+    from aoti_inspect.elf.records import Symbol
+    from aoti_inspect.facts.records import PluginFacts
+    from aoti_inspect.facts.symbol_families import Family
 
 #: The host's function that runs operators which have no C function of their own.
 PROXY_EXECUTOR = "aoti_torch_proxy_executor_call_function"

@@ -10,13 +10,13 @@ from multiprocessing import get_context
 
 from aoti_abi.errors import AccessFailed
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.audit import ArtifactAudit
-from aoti_inspect.workers import audit_path
+from aoti_inspect.auditing.path import audit_path
+from aoti_inspect.auditing.result import ArtifactAudit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.audit import Settings
+    from aoti_inspect.auditing.result import Settings
 
 
 def audit_in_workers(paths: list[str], settings: Settings, workers: int) -> Iterator[ArtifactAudit]:

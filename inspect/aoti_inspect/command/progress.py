@@ -24,8 +24,8 @@ def with_progress(results: Iterable[T], total: int) -> Iterator[T]:
             break
     else:
         return
-    from rich.console import Console  # noqa: PLC0415 - most runs are over before it is needed
-    from rich.progress import Progress  # noqa: PLC0415 - as above
+    from rich.console import Console
+    from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("auditing", total=total, completed=done)

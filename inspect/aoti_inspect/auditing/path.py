@@ -1,4 +1,4 @@
-"""Auditing one file, and many at once."""
+"""Auditing one file, whatever it is."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ from contextlib import contextmanager
 
 from aoti_abi.errors import AccessFailed, AotiError, InternalError
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.audit import ArtifactAudit
-from aoti_inspect.collect import STDIN
-from aoti_inspect.plugin_audit import audit_plugin
+from aoti_inspect.auditing.plugin import audit_plugin
+from aoti_inspect.auditing.result import STDIN, ArtifactAudit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.audit import Settings
+    from aoti_inspect.auditing.result import Settings
 
-#: Fewer files than this are done before worker processes would have started.
-_WORTH_WORKERS = 12
-_MOST_WORKERS = 16
 #: What is read of standard input before it is refused, bytes: of an artifact, and of something else.
 _MOST_INPUT = 4 << 30
 _MOST_UNKNOWN_INPUT = 32 << 20
@@ -59,18 +55,18 @@ def _audit(path: str, settings: Settings) -> ArtifactAudit:
 
 def _audit_file(path: str, settings: Settings) -> ArtifactAudit:
     if _starts_with_elf_magic(path):
-        from aoti_inspect.plugin import read_plugin  # noqa: PLC0415 - packages don't need it at once
+        from aoti_inspect.facts.plugin import read_plugin
 
         facts = read_plugin(path)
         if not settings.second_view:
             return ArtifactAudit(path, "plugin", (audit_plugin(facts, settings),))
-        from aoti_inspect.second_view import look  # noqa: PLC0415 - pyelftools takes 50 ms to import
+        from aoti_inspect.facts.second_view import look
 
         seen = look(path, facts.elf)
         audit = audit_plugin(facts, settings, seen.disagreements)
         return ArtifactAudit(path, "plugin", (audit,), summary=seen.rows())
-    from aoti_inspect.artifacts.audit import audit_artifact  # noqa: PLC0415 - as above
-    from aoti_inspect.artifacts.read import open_artifact  # noqa: PLC0415 - plugins don't need it
+    from aoti_inspect.artifacts.read import open_artifact
+    from aoti_inspect.auditing.artifact import audit_artifact
 
     with open_artifact(path) as artifact:
         return audit_artifact(artifact, settings)
@@ -127,35 +123,3 @@ def _rename(audit: ArtifactAudit, old: str, new: str) -> ArtifactAudit:
         for plugin in audit.plugins
     )
     return audit._replace(path=new, plugins=plugins)
-
-
-def audit_many(
-    paths: list[str], settings: Settings, *, jobs: int = 0, progress: bool = False
-) -> list[ArtifactAudit]:
-    """Audit files, in worker processes if there are many, and return the results in the order of ``paths``.
-
-    Args:
-        paths: files; ``-`` is standard input.
-        settings: what to check against.
-        jobs: worker processes; 0 chooses by the number of files and processors.
-        progress: whether to draw a progress bar on standard error once half a second has passed.
-    """
-    wanted = jobs or (1 if len(paths) < _WORTH_WORKERS else min(_MOST_WORKERS, os.cpu_count() or 1))
-    most = 1 if STDIN in paths else max(_MOST_WORKERS, os.cpu_count() or 1)
-    workers = min(wanted, len(paths), most)
-    if workers == 1:
-        results = _serial(paths, settings)
-    else:
-        from aoti_inspect.parallel import audit_in_workers  # noqa: PLC0415 - few files need no workers
-
-        results = audit_in_workers(paths, settings, workers)
-    if not progress:
-        return list(results)
-    from aoti_inspect.progress import with_progress  # noqa: PLC0415 - only on a terminal
-
-    return list(with_progress(results, len(paths)))
-
-
-def _serial(paths: list[str], settings: Settings) -> Iterator[ArtifactAudit]:
-    for path in paths:
-        yield audit_path(path, settings)

@@ -21,7 +21,7 @@ from aoti_inspect.text import decode
 if TYPE_CHECKING:
     from typing import IO, Any
 
-    from aoti_inspect.facts import ElfFacts
+    from aoti_inspect.elf.records import ElfFacts
 
 #: Bounds on what pyelftools is asked to read: a hostile file must not keep it busy.
 _MAX_NAMES = 200_000
@@ -85,7 +85,7 @@ def look(file: str | bytes, facts: ElfFacts, *, extras: bool = True) -> SecondVi
                 "and the dynamic linker sees them all"
             )
         return SecondView((reason,), (), (), None, ())
-    import io  # noqa: PLC0415 - the fast path does without this module's needs
+    import io
 
     if isinstance(file, bytes):
         return _look(io.BytesIO(file), ElfImage(file, "the file"), facts, extras=extras)
@@ -94,7 +94,7 @@ def look(file: str | bytes, facts: ElfFacts, *, extras: bool = True) -> SecondVi
 
 
 def _look(stream: IO[bytes], image: ElfImage, facts: ElfFacts, *, extras: bool) -> SecondView:
-    from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - 40 ms that only this view costs
+    from elftools.elf.elffile import ELFFile
 
     try:
         view = ELFFile(stream)

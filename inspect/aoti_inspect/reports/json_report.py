@@ -11,15 +11,15 @@ import os
 
 from aoti_abi.features import evaluate
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.audit import SCHEMA_VERSION
-from aoti_inspect.rules.compiler import fingerprint
+from aoti_inspect.auditing.result import SCHEMA_VERSION
+from aoti_inspect.facts.compiler import fingerprint
 from aoti_inspect.text import printable
 
 if TYPE_CHECKING:
     from aoti_abi.errors import AotiError
-    from aoti_inspect.audit import ArtifactAudit, PluginAudit
-    from aoti_inspect.facts import PluginFacts
-    from aoti_inspect.target import Target
+    from aoti_inspect.auditing.result import ArtifactAudit, PluginAudit
+    from aoti_inspect.facts.records import PluginFacts
+    from aoti_inspect.facts.target import Target
 
 Json = object
 

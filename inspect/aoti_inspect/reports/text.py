@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import parse_version
-from aoti_inspect.rules.compiler import fingerprint
-from aoti_inspect.rules.wording import counted, sized
+from aoti_inspect.facts.compiler import fingerprint
 from aoti_inspect.text import printable
+from aoti_inspect.wording import counted, sized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from aoti_abi.errors import AotiError
-    from aoti_inspect.audit import ArtifactAudit, PluginAudit
-    from aoti_inspect.facts import PluginFacts, Weights
+    from aoti_inspect.auditing.result import ArtifactAudit, PluginAudit
+    from aoti_inspect.facts.records import PluginFacts, Weights
     from aoti_inspect.findings import Finding, HostVerdict
 
     Paint = Callable[[str, str], str]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.audit import PluginAudit, by_gravity
+from aoti_inspect.auditing.result import PluginAudit, by_gravity
 from aoti_inspect.hosts.verdicts import judge_all
 from aoti_inspect.rules import all_rules, plugin_rules
 from aoti_inspect.rules.registry import Context, run_rules
 
 if TYPE_CHECKING:
     from aoti_inspect.artifacts.artifact import Artifact, Plugin
-    from aoti_inspect.audit import Settings
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.auditing.result import Settings
+    from aoti_inspect.facts.records import PluginFacts
 
 
 def audit_plugin(

@@ -1,4 +1,4 @@
-"""What can be read from a plugin without loading it, as immutable records.
+"""What the dynamic linker sees of an ELF file, as immutable records.
 
 These are named tuples, not frozen dataclasses: ``import dataclasses`` alone costs more than reading a plugin
 does. Text that came from a file is decoded as UTF-8 with ``surrogateescape``, so that no byte is lost;
@@ -169,69 +169,3 @@ class ElfFacts(NamedTuple):
     debug_info: bool
     anomalies: tuple[str, ...]
     unusable: tuple[str, ...] = ()
-
-
-class GpuImage(NamedTuple):
-    """One piece of GPU code.
-
-    Attributes:
-        kind: "cubin" (machine code, for one architecture) or "ptx" (compiled by the driver).
-        architecture: the compute capability as an integer, 90 for sm_90; 0 if it can't be told.
-        ptx_version: the PTX ISA version as "8.7" for "ptx", else None.
-        container: "fatbin" or "elf" (a cubin that stands alone in the plugin's data).
-        offset, size: where it is in the file, bytes.
-    """
-
-    kind: Literal["cubin", "ptx"]
-    architecture: int
-    ptx_version: str | None
-    container: Literal["fatbin", "elf"]
-    offset: int
-    size: int
-
-
-class Weights(NamedTuple):
-    """Where a plugin's constants are, found without reading them.
-
-    Attributes:
-        kind: "none" (the plugin holds no constants of its own), "embedded" (in a section of the file),
-            "appended" (past the last segment, found by the magic number), "external" (in a blob).
-        offset, size: of the bytes in the plugin file; 0 and 0 where there are none.
-        required: bytes that the plugin expects of an external or appended blob; None if the file can't tell.
-        magic: the magic number that guards appended weights; None otherwise.
-        magic_ok: whether the appended copy of the magic number is the same; None where there is none.
-        mutable: whether the constants lie in writable memory, which AOTInductor chooses when a run mutates
-            one of them; None if the file can't tell.
-    """
-
-    kind: Literal["none", "embedded", "appended", "external"]
-    offset: int
-    size: int
-    required: int | None
-    magic: int | None
-    magic_ok: bool | None
-    mutable: bool | None
-
-
-class PluginFacts(NamedTuple):
-    """Everything about one plugin that the rules look at.
-
-    Attributes:
-        name: what to call it in a report: a path, or ``package!member``.
-        elf: the ELF view.
-        gpu: GPU code in it.
-        weights: where its constants are.
-        cxx_runtime: the C++ library that it was compiled against: "libstdc++", "libc++" or None (no C++).
-        cxx_runtime_static: True if it carries that library in itself.
-        metadata: the sidecar JSON that Inductor writes (``AOTI_DEVICE_KEY``, ...); None if there is none.
-        cubin_paths: files with GPU code that it opens by name, if it has none in itself; in the file's order.
-    """
-
-    name: str
-    elf: ElfFacts
-    gpu: tuple[GpuImage, ...]
-    weights: Weights
-    cxx_runtime: Literal["libstdc++", "libc++"] | None
-    cxx_runtime_static: bool
-    metadata: dict[str, str] | None
-    cubin_paths: tuple[str, ...] = ()

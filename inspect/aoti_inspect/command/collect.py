@@ -7,6 +7,7 @@ import stat
 
 from aoti_abi.errors import AccessFailed, NotFound
 from aoti_abi.records import TYPE_CHECKING
+from aoti_inspect.auditing.result import STDIN
 
 if TYPE_CHECKING:
     from aoti_abi.errors import AotiError
@@ -17,7 +18,6 @@ _SUFFIXES = (".so", ".pt2", ".pte", ".ptd", ".whl", ".zip")
 _LIMIT = 100_000
 #: Folders in folders in folders: more is no place to keep models.
 _MOST_LEVELS = 200
-STDIN = "-"
 
 
 def collect(arguments: list[str]) -> list[str]:
@@ -72,7 +72,7 @@ def _not_there(argument: str, error: Exception) -> AotiError:
 def _glob(argument: str) -> list[str]:
     if not any(char in argument for char in "*?["):
         return []
-    import glob  # noqa: PLC0415 - the shell has expanded most patterns already
+    import glob
 
     return sorted(glob.glob(argument, recursive=True))
 

@@ -7,11 +7,13 @@ from aoti_inspect.findings import SEVERITIES
 
 if TYPE_CHECKING:
     from aoti_abi.errors import AotiError
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
+    from aoti_inspect.facts.target import Target
     from aoti_inspect.findings import Finding, HostVerdict, NotChecked, Severity
-    from aoti_inspect.target import Target
 
-#: The format of `aoti_inspect.report_json`; a change that could break a reader raises it.
+#: The path that stands for standard input.
+STDIN = "-"
+#: The format of `aoti_inspect.reports.json_report`; a change that could break a reader raises it.
 SCHEMA_VERSION = 1
 
 

@@ -15,15 +15,15 @@ from itertools import islice
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf.format import EM_CUDA, MAGIC
-from aoti_inspect.facts import GpuImage
-from aoti_inspect.symbol_families import family
+from aoti_inspect.facts.records import GpuImage
+from aoti_inspect.facts.symbol_families import family
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.elf.image import ElfImage
-    from aoti_inspect.facts import ElfFacts
+    from aoti_inspect.elf.records import ElfFacts
 
 #: Images that are listed; a plugin has one for each kernel.
 MAX_IMAGES = 4096

@@ -14,12 +14,12 @@ from contextlib import suppress
 from aoti_abi.errors import AotiError, InvalidArgument
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import SUPPORTED_TORCH
-from aoti_inspect.audit import Settings, exit_code
+from aoti_inspect.auditing.result import Settings, exit_code
 from aoti_inspect.findings import SEVERITIES
-from aoti_inspect.terminal import HelpFormatter, columns, wrapped
+from aoti_inspect.reports.terminal import HelpFormatter, columns, wrapped
 
 if TYPE_CHECKING:
-    from aoti_inspect.audit import ArtifactAudit
+    from aoti_inspect.auditing.result import ArtifactAudit
     from aoti_inspect.findings import Severity
 
 VERSION = "0.1.0"
@@ -109,14 +109,14 @@ def main(argv: list[str] | None = None) -> int:
         return _run(arguments)
     except BrokenPipeError:
         # The reader (`| head`) went away: no error of ours. Python would complain at exit without this.
-        from aoti_inspect.output import discard_standard_output  # noqa: PLC0415 - only then
+        from aoti_inspect.command.output import discard_standard_output
 
         discard_standard_output()
         return 0
     except KeyboardInterrupt:
         return 130
     except AotiError as error:
-        from aoti_inspect.text import printable_error  # noqa: PLC0415 - only errors need it here
+        from aoti_inspect.text import printable_error
 
         # Standard error may be closed or full; the exit code says the same.
         with suppress(OSError):
@@ -128,7 +128,7 @@ def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] == "rule":
         return _explain(arguments[1:])
     if arguments and arguments[0] == "schema":
-        from aoti_inspect.report_json import schema_text  # noqa: PLC0415 - one sub-command needs it
+        from aoti_inspect.reports.json_report import schema_text
 
         if arguments[1:]:
             raise InvalidArgument(f"`schema` takes no arguments, and got {arguments[1]!r}")
@@ -143,7 +143,8 @@ def _run(arguments: list[str]) -> int:
     if "" in (options.output, options.extract):
         parser.error("-o and --extract take a name; it is empty")
     settings = _settings(options)
-    from aoti_inspect.collect import STDIN, collect  # noqa: PLC0415 - a usage error should not pay for it
+    from aoti_inspect.auditing.result import STDIN
+    from aoti_inspect.command.collect import collect
 
     paths = collect(options.paths)
     if options.extract and STDIN in paths:
@@ -153,7 +154,7 @@ def _run(arguments: list[str]) -> int:
     code = exit_code(audits, fail_on)
     text = _render(audits, settings, options, code)
     if options.output:
-        from aoti_inspect.output import write_whole  # noqa: PLC0415 - only with -o
+        from aoti_inspect.command.output import write_whole
 
         write_whole(options.output, text)
     else:
@@ -164,13 +165,13 @@ def _run(arguments: list[str]) -> int:
 
 
 def _write(text: str) -> None:
-    from aoti_inspect.output import write_standard_output  # noqa: PLC0415 - `-o` and usage errors don't
+    from aoti_inspect.command.output import write_standard_output
 
     write_standard_output(text)
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    from aoti_inspect.target import local_target, parse_target  # noqa: PLC0415 - reads /proc/cpuinfo
+    from aoti_inspect.facts.target import local_target, parse_target
 
     if options.jobs < 0:
         raise InvalidArgument(
@@ -178,18 +179,23 @@ def _settings(options: argparse.Namespace) -> Settings:
         )
     target = parse_target(options.target, local_target())
     hosts = tuple(dict.fromkeys(options.host)) or DEFAULT_HOSTS
-    from aoti_inspect.hosts.verdicts import check_host_names  # noqa: PLC0415 - as above
+    from aoti_inspect.hosts.verdicts import check_host_names
 
     check_host_names(hosts)
     return Settings(target, hosts, frozenset(options.host), second_view=options.second_view)
 
 
 def _audit_all(paths: list[str], settings: Settings, options: argparse.Namespace) -> list[ArtifactAudit]:
-    from aoti_inspect.workers import audit_many  # noqa: PLC0415 - pulls in the rules
+    from aoti_inspect.auditing.many import audit_many
 
     shown = sys.stderr is not None and sys.stderr.isatty()
     progress = shown and not options.no_progress and not options.quiet
-    return audit_many(paths, settings, jobs=options.jobs, progress=progress)
+    audits = audit_many(paths, settings, jobs=options.jobs)
+    if not progress:
+        return list(audits)
+    from aoti_inspect.command.progress import with_progress
+
+    return list(with_progress(audits, len(paths)))
 
 
 def _may_color() -> bool:
@@ -205,11 +211,11 @@ def _use_color(choice: str) -> bool:
 
 def _render(audits: list[ArtifactAudit], settings: Settings, options: argparse.Namespace, code: int) -> str:
     if options.format == "json":
-        from aoti_inspect import report_json  # noqa: PLC0415 - json costs milliseconds
+        from aoti_inspect.reports import json_report as report_json
 
         document = report_json.document(audits, version=VERSION, target=settings.target, code=code)
         return report_json.dumps(document) + "\n"
-    from aoti_inspect import report_text  # noqa: PLC0415 - one format at a time
+    from aoti_inspect.reports import text as report_text
 
     # What makes the exit code 1 is shown, whatever its severity.
     info = bool(options.verbose) or options.fail_on == "info"
@@ -236,9 +242,9 @@ def _render(audits: list[ArtifactAudit], settings: Settings, options: argparse.N
 
 def _extract(paths: list[str], directory: str) -> None:
     """Write the plugins of each artifact out, each artifact into a folder of its own if there are several."""
-    from aoti_inspect.artifacts.extract import extract  # noqa: PLC0415 - only with --extract
-    from aoti_inspect.artifacts.read import open_artifact  # noqa: PLC0415 - as above
-    from aoti_inspect.text import printable  # noqa: PLC0415 - as above
+    from aoti_inspect.artifacts.extract import extract
+    from aoti_inspect.artifacts.read import open_artifact
+    from aoti_inspect.text import printable
 
     for number, path in enumerate(paths):
         target = directory if len(paths) == 1 else os.path.join(directory, f"{number:03}")
@@ -254,8 +260,8 @@ def _facts(arguments: list[str]) -> int:
     )
     parser.add_argument("path")
     options = parser.parse_args(arguments)
-    from aoti_inspect import report_json  # noqa: PLC0415 - only this sub-command and the JSON report need it
-    from aoti_inspect.plugin import read_plugin  # noqa: PLC0415 - as above
+    from aoti_inspect.facts.plugin import read_plugin
+    from aoti_inspect.reports import json_report as report_json
 
     _write(report_json.dumps(report_json.facts(read_plugin(options.path))) + "\n")
     return 0
@@ -271,13 +277,13 @@ def _explain(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if bool(options.code) == options.all:
         parser.error("give one CODE, or --all")
-    from aoti_inspect.rules import all_rules  # noqa: PLC0415 - only this sub-command and audits need them
-    from aoti_inspect.rules.registry import find_rule  # noqa: PLC0415 - as above
+    from aoti_inspect.rules import all_rules
+    from aoti_inspect.rules.registry import find_rule
 
     rules = all_rules()
     chosen = [rules[code] for code in sorted(rules)] if options.all else [find_rule(options.code)]
     if options.format == "json":
-        from aoti_inspect.report_json import dumps  # noqa: PLC0415 - as above
+        from aoti_inspect.reports.json_report import dumps
 
         text = dumps(
             [{"code": r.code, "name": r.name, "severity": r.severity, "page": r.page} for r in chosen]

@@ -9,13 +9,13 @@ that asks nobody for ``__cxa_throw`` and the like, together with the message tha
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.symbol_families import LIBC_OWN
+from aoti_inspect.facts.symbol_families import LIBC_OWN
 
 if TYPE_CHECKING:
     from typing import Literal
 
     from aoti_inspect.elf.image import ElfImage
-    from aoti_inspect.facts import ElfFacts
+    from aoti_inspect.elf.records import ElfFacts
 
     Runtime = Literal["libstdc++", "libc++"]
 

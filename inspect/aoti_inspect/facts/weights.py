@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf.format import STT_OBJECT
-from aoti_inspect.facts import Weights
+from aoti_inspect.facts.records import Weights
 
 if TYPE_CHECKING:
     from aoti_inspect.elf.image import ElfImage

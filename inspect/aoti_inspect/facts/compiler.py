@@ -5,10 +5,10 @@ from __future__ import annotations
 from aoti_abi.container_api import compiled_by
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_abi.versions import newest, parse_version
-from aoti_inspect.rules import imports
+from aoti_inspect.facts import imports
 
 if TYPE_CHECKING:
-    from aoti_inspect.facts import PluginFacts
+    from aoti_inspect.facts.records import PluginFacts
 
 
 class Fingerprint(NamedTuple):
@@ -39,7 +39,7 @@ def fingerprint(plugin: PluginFacts) -> Fingerprint | None:
         return None
     oldest, newer = compiler.oldest, []
     if compiler.newest != compiler.oldest or imports.names(plugin, "shim"):
-        from aoti_abi.shim_catalogue import lookup  # noqa: PLC0415 - reads a table
+        from aoti_abi.shim_catalogue import lookup
 
         for name in imports.names(plugin, "shim"):
             shim = lookup(name)

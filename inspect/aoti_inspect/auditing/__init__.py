@@ -1,0 +1,1 @@
+"""The audit: facts, verdicts and rules put together, for one file or many."""

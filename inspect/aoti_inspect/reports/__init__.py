@@ -1,0 +1,1 @@
+"""Reports: one audit, in one format each."""
