@@ -25,7 +25,7 @@ demo: $(VENV)/.core ## audit a real plugin, then run it without PyTorch
 	@$(BIN)/aoti-run $(PLUGIN) --input $(PLUGIN:.so=.npz) --bench 1000
 
 test: $(VENV)/.test ## run the tests
-	$(PYTEST) tests/abi tests/inspect tests/test_repository.py tests/test_behaviours.py
+	$(PYTEST) tests/abi tests/inspect tests/tools tests/test_repository.py tests/test_behaviours.py
 	$(PYTEST) tests/shim
 	$(PYTEST) tests/loader tests/executor
 
@@ -48,7 +48,7 @@ bench: $(VENV)/.test ## measure, side by side with the peers
 docs: $(VENV)/.core ## write the pages of the rules anew
 	$(BIN)/python docs/generate_rules.py
 
-tables: $(VENV)/.venv ## scan PyTorch's headers: all known versions, or TORCH=2.15, executorch==1.5, CHECK=1
+tables: $(VENV)/.venv ## scan PyTorch's headers: all known versions, or TORCH=2.N; CHECK=1 compares
 	$(BIN)/python tools/scan_torch.py $(if $(CHECK),--check) $(TORCH)
 
 wheel: $(VENV)/.venv ## build the wheel into dist/

@@ -32,7 +32,7 @@ class ScanError(Exception):
 def requirement(source: str) -> str | None:
     """Return the requirement for pip that a version stands for, or None if ``source`` is not a version.
 
-    ``"2.15"`` is ``torch==2.15.*``, its newest patch release; ``"executorch==1.5.1"`` stays as it is.
+    ``"2.9"`` is ``torch==2.9.*``, its newest patch release; ``"executorch==1.5.1"`` stays as it is.
     """
     match = _REQUIREMENT.match(source)
     if match is None:

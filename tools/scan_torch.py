@@ -1,7 +1,7 @@
 """Make the tables of aoti_abi from the headers that PyTorch and ExecuTorch ship.
 
-    python tools/scan_torch.py 2.15                  # add PyTorch 2.15 (its newest patch release)
-    python tools/scan_torch.py executorch==1.5       # the same for ExecuTorch's CUDA backend
+    python tools/scan_torch.py 2.N                   # add PyTorch 2.N: its newest patch release
+    python tools/scan_torch.py executorch==1.N       # the same for ExecuTorch's CUDA backend
     python tools/scan_torch.py torch.whl unpacked/   # from wheels, or folders that hold what a wheel does
     python tools/scan_torch.py                       # every release that the tables name
     python tools/scan_torch.py --check ...           # write nothing; fail if a table would change
@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").partition("\n\n")[0], epilog="see docs/tables.md", allow_abbrev=False
     )
-    parser.add_argument("source", nargs="*", help="2.15, torch==2.15.0, executorch==1.5, a wheel or a folder")
+    parser.add_argument("source", nargs="*", help="2.N, torch==2.N.P, executorch==1.N, a wheel or a folder")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a table would change")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of the tables")
     options = parser.parse_args(arguments)

@@ -20,14 +20,14 @@ class Shim(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What one release has: its full version ("2.14.1") and its functions by name."""
+    """What one release has: its full version ("2.9.1") and its functions by name."""
 
     release: str
     shims: dict[str, Shim]
 
 
 def minor(release: str) -> str:
-    """Return ``"2.14"`` for ``"2.14.1"``."""
+    """Return ``"2.9"`` for ``"2.9.1"``."""
     return ".".join(release.split(".")[:2])
 
 

@@ -14,7 +14,7 @@ DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
 
 
 def scanned_releases(table: str) -> tuple[str, ...]:
-    """Return the releases that a table of `DATA` was made from (``"2.14.1"``), oldest first."""
+    """Return the releases that a table of `DATA` was made from (``"2.9.1"``), oldest first."""
     with open(os.path.join(DATA, table), "rb") as stream:
         return tuple(stream.readline().decode("ascii").split()[2:])
 
