@@ -22,6 +22,9 @@ PLATFORMS: tuple[tuple[str, ...], ...] = (
 #: A Python for which every release has a wheel; the headers do not depend on it.
 PYTHON = "3.12"
 
+#: For one wheel, in seconds.
+TIMEOUT = 1800
+
 _REQUIREMENT = re.compile(r"(?:(torch|executorch)==)?(\d+(?:\.\d+){1,2})\Z")
 
 
@@ -52,9 +55,11 @@ def download(wanted: str, folder: str) -> str:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir"]
         command += ["--disable-pip-version-check", "--only-binary=:all:", "--implementation=cp"]
         command += [f"--python-version={PYTHON}", *(f"--platform={name}" for name in platforms)]
-        done = subprocess.run(
-            [*command, f"--dest={folder}", wanted], capture_output=True, text=True, timeout=1800, check=False
-        )
+        command += [f"--dest={folder}", wanted]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        except subprocess.TimeoutExpired:
+            raise ScanError(f"pip did not get {wanted} within {TIMEOUT} seconds: try again") from None
         wheels = [name for name in os.listdir(folder) if name.endswith(".whl")]
         if done.returncode == 0 and wheels:
             return os.path.join(folder, wheels[0])

@@ -111,16 +111,16 @@ def main(arguments: list[str] | None = None) -> int:
             release = scan(obtain(source, wanted))
             releases.append(release)
             _say(f"{release.package} {release.scan.release}: {len(release.scan.shims)} shims")
-        texts = tables(releases, options.data)
+        texts = {name: text.encode("ascii") for name, text in tables(releases, options.data).items()}
     except (ScanError, ValueError) as error:
         _say(f"scan_torch.py: {error}")
         return 2
-    stale = [name for name, text in texts.items() if text != _read(options.data, name)]
+    stale = [name for name, text in texts.items() if text != _read(options.data, name).encode()]
     for name in stale:
         if options.check:
             _say(f"{name} is out of date: run python tools/scan_torch.py with the same arguments")
         else:
-            (options.data / name).write_text(texts[name], encoding="ascii", newline="\n")
+            (options.data / name).write_bytes(texts[name])
             _say(f"{name} is written: git diff shows what changed")
     by_hand = [text for release in releases if release.package == "torch" for text in differences(release)]
     for text in dict.fromkeys(by_hand):

@@ -268,6 +268,27 @@ def test_small_wheels_are_tried_first_and_deleted(monkeypatch: pytest.MonkeyPatc
     assert not Path(folder).exists()
 
 
+def test_a_download_that_hangs_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        raise subprocess.TimeoutExpired(command, options["timeout"])
+
+    monkeypatch.setattr(packages.subprocess, "run", run)
+    assert scan_torch.main(["--check", "99.0"]) == 2
+    assert "did not get torch==99.0.* within" in capsys.readouterr().err
+
+
+def test_a_table_is_never_half_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--data", str(tmp_path)]
+    assert scan_torch.main([*options, folder_of(tmp_path / "a", torch_files("2.13.0"))]) == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("*.tsv")}
+    strange = torch_files("2.14.0", c_shim_cuda_h="AOTI_TORCH_EXPORT E aoti_torch_cuda_d(int \u00e4);")
+    assert scan_torch.main([*options, folder_of(tmp_path / "b", strange)]) == 2
+    assert "ascii" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.tsv")} == before
+
+
 def test_pips_own_words_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 1, "", "ERROR: no such release\n")
