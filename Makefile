@@ -11,7 +11,7 @@ PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 # What goes into the wheel: a change of any of it means a new installation.
 SOURCES := pyproject.toml $(shell find abi inspect loader executor shim -type f -not -path '*/__pycache__/*')
 
-.PHONY: demo test lint format bench wheel docs clean help
+.PHONY: demo test lint format bench wheel docs tables clean help
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -25,7 +25,7 @@ demo: $(VENV)/.core ## audit a real plugin, then run it without PyTorch
 	@$(BIN)/aoti-run $(PLUGIN) --input $(PLUGIN:.so=.npz) --bench 1000
 
 test: $(VENV)/.test ## run the tests
-	$(PYTEST) tests/abi tests/inspect tests/test_repository.py
+	$(PYTEST) tests/abi tests/inspect tests/tools tests/test_repository.py tests/test_behaviours.py
 	$(PYTEST) tests/shim
 	$(PYTEST) tests/loader tests/executor
 
@@ -33,6 +33,7 @@ lint: $(VENV)/.lint ## ruff, mypy --strict, import layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy tools
 	PYTHONPATH=abi:inspect:loader:executor $(BIN)/lint-imports
 
 format: $(VENV)/.lint ## format the sources
@@ -46,6 +47,9 @@ bench: $(VENV)/.test ## measure, side by side with the peers
 
 docs: $(VENV)/.core ## write the pages of the rules anew
 	$(BIN)/python docs/generate_rules.py
+
+tables: $(VENV)/.venv ## scan PyTorch's headers: all known versions, or TORCH=2.N; CHECK=1 compares
+	$(BIN)/python tools/scan_torch.py $(if $(CHECK),--check) $(TORCH)
 
 wheel: $(VENV)/.venv ## build the wheel into dist/
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

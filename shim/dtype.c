@@ -1,5 +1,5 @@
 /* The integers that a plugin asks for while it is being loaded: element types, devices, layouts, formats.
- * Values of c10's ScalarType, DeviceType, Layout and MemoryFormat; none changed from PyTorch 2.2 to 2.14. */
+ * Values of c10's ScalarType, DeviceType, Layout and MemoryFormat; none changed since PyTorch 2.2. */
 #include "internal.h"
 
 struct dtype_facts {

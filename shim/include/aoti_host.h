@@ -1,7 +1,7 @@
 /* What a plugin calls: the part of PyTorch's C shim that the built-in host implements.
  *
  * Signatures as PyTorch declares them (torch/csrc/inductor/aoti_torch/c/shim.h, shim_deprecated.h and
- * generated/c_shim_*.h; unchanged from PyTorch 2.4 to 2.14). A handle is a pointer to a struct of the host.
+ * generated/c_shim_*.h; unchanged since PyTorch 2.4). A handle is a pointer to a struct of the host.
  */
 #ifndef AOTI_HOST_H
 #define AOTI_HOST_H

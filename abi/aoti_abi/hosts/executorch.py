@@ -1,80 +1,54 @@
 """ExecuTorch's CUDA backend as a host: the shims over its SlimTensor, by ExecuTorch's release.
 
-A plugin compiled with ``link_libtorch=False`` and ExecuTorch's options needs no other.
+A plugin compiled with ``link_libtorch=False`` and ExecuTorch's options needs no other. ``docs/tables.md``
+says what the table was made from: each release's own list of what a plugin may call.
 """
 
 from __future__ import annotations
 
+import os
+from functools import lru_cache
+
 from aoti_abi.host_descriptor import HostDescriptor
 from aoti_abi.records import TYPE_CHECKING
+from aoti_abi.versions import DATA, parse_version, scanned_releases
 
 if TYPE_CHECKING:
     from aoti_abi.host_descriptor import Provides
 
-#: The releases that have the CUDA backend, oldest first.
-RELEASES: tuple[str, ...] = ("1.1", "1.2", "1.3", "1.4", "1.5")
+_TABLE = "executorch_shims.tsv"
 
-#: Every shim that the slim library of any release exports.
-SLIM_SHIMS: frozenset[str] = frozenset(
-    (
-        "aoti_torch__reinterpret_tensor",
-        "aoti_torch_assign_tensors_out",
-        "aoti_torch_check",
-        "aoti_torch_clone",
-        "aoti_torch_clone_preserve_strides",
-        "aoti_torch_copy_",
-        "aoti_torch_create_cuda_guard",
-        "aoti_torch_create_cuda_stream_guard",
-        "aoti_torch_create_tensor_from_blob",
-        "aoti_torch_create_tensor_from_blob_v2",
-        "aoti_torch_cuda__weight_int4pack_mm",
-        "aoti_torch_cuda_guard_set_index",
-        "aoti_torch_cuda_int4_plain_mm",
-        "aoti_torch_cuda_int5_plain_mm",
-        "aoti_torch_cuda_int6_plain_mm",
-        "aoti_torch_cuda_int8_plain_mm",
-        "aoti_torch_cuda_rand",
-        "aoti_torch_cuda_randint_low_out",
-        "aoti_torch_cuda_sort_stable",
-        "aoti_torch_delete_cuda_guard",
-        "aoti_torch_delete_cuda_stream_guard",
-        "aoti_torch_delete_tensor_object",
-        "aoti_torch_device_type_cpu",
-        "aoti_torch_device_type_cuda",
-        "aoti_torch_dtype_bfloat16",
-        "aoti_torch_dtype_bool",
-        "aoti_torch_dtype_float16",
-        "aoti_torch_dtype_float32",
-        "aoti_torch_dtype_int16",
-        "aoti_torch_dtype_int32",
-        "aoti_torch_dtype_int64",
-        "aoti_torch_dtype_int8",
-        "aoti_torch_dtype_uint8",
-        "aoti_torch_empty_strided",
-        "aoti_torch_get_current_cuda_stream",
-        "aoti_torch_get_data_ptr",
-        "aoti_torch_get_device_index",
-        "aoti_torch_get_device_type",
-        "aoti_torch_get_dim",
-        "aoti_torch_get_dtype",
-        "aoti_torch_get_numel",
-        "aoti_torch_get_sizes",
-        "aoti_torch_get_storage_offset",
-        "aoti_torch_get_storage_size",
-        "aoti_torch_get_strides",
-        "aoti_torch_grad_mode_is_enabled",
-        "aoti_torch_grad_mode_set_enabled",
-        "aoti_torch_item_bool",
-        "aoti_torch_layout_strided",
-        "aoti_torch_new_tensor_handle",
-        "aoti_torch_warn",
-    )
-)
+#: The minor versions of ExecuTorch whose shims are known, oldest first; those before have no CUDA backend.
+RELEASES: tuple[str, ...] = tuple(release.rpartition(".")[0] for release in scanned_releases(_TABLE))
 
 
-def slim_shims(_release: str) -> frozenset[str]:
-    """Return the shims of one release (``"1.5"``)."""
-    return SLIM_SHIMS
+@lru_cache(maxsize=16)
+def slim_shims(release: str) -> frozenset[str]:
+    """Return every shim that a release of ExecuTorch offers to plugins.
+
+    Args:
+        release: a minor version, as ``"1.4"``.
+
+    Raises:
+        ValueError: ``release`` is not one of `RELEASES`.
+    """
+    if release not in RELEASES:
+        raise ValueError(f"no table for ExecuTorch {release}; known: {RELEASES[0]} to {RELEASES[-1]}")
+    number = parse_version(release)
+    with open(os.path.join(DATA, _TABLE), "rb") as stream:
+        lines = stream.read().decode("ascii").splitlines()[1:]
+    found = []
+    for line in lines:
+        name, first, last, gaps = line.split("\t")
+        latest = last or RELEASES[-1]
+        if parse_version(first) <= number <= parse_version(latest) and release not in gaps.split(","):
+            found.append(name)
+    return frozenset(found)
+
+
+def shims_of_any_release() -> frozenset[str]:
+    """Return every shim that some known release offers."""
+    return frozenset().union(*map(slim_shims, RELEASES))
 
 
 def _shims(_machine: str, version: str | None) -> Provides:
