@@ -104,6 +104,7 @@ def test_nothing_tells_hosts_apart_by_their_names() -> None:
         f"{path.relative_to(ROOT)}:{line}: {text!r}"
         for package in ("inspect", "loader", "executor")
         for path in sorted((ROOT / package).rglob("*.py"))
+        if path.parent.name != "artifacts"  # it knows no hosts, and "torch" is a module in a pickle there
         for line, text in _compared(ast.parse(path.read_text(encoding="utf-8")))
         if text in names
     ]

@@ -246,7 +246,7 @@ import os
 from aoti_loader import linker
 from aoti_loader.hosts.host import Host
 
-RANK, OFFER = 2, "is a toy"
+RANK, OFFER = 50, "is a toy"
 
 def find(): return os.environ["TOY"]
 def present(): return None
@@ -283,9 +283,9 @@ def test_a_new_host_is_two_files(
     library = compile_library("int aoti_torch_toy(void) { return 0; }")
     path = plugin("-DNEEDS=X(aoti_torch_toy)")
     unknown = "no known PyTorch has aoti_torch_toy: a newer one, or a custom host; "
-    unknown += "host='torch' uses an installed PyTorch; host='toy' is a toy"
+    unknown += "host='toy' is a toy; host='torch' uses an installed PyTorch"
     assert child(code, path, TOY=library).splitlines() == [
-        "('auto', 'builtin', 'torch', 'toy', 'process')",
+        "('auto', 'builtin', 'toy', 'torch', 'process')",
         "True",
         "loads with fallbacks",
         unknown,

@@ -79,19 +79,19 @@ def test_N25_a_failure_after_dlopen_leaves_nothing(
     mapped = []
 
     def fail(*_: object) -> None:
-        assert staging._folder
+        assert PROCESS.staging_folder
         with open("/proc/self/maps") as stream:
-            mapped.append(staging._folder in stream.read())
+            mapped.append(PROCESS.staging_folder[0] in stream.read())
         raise RuntimeError("after dlopen")
 
-    monkeypatch.setattr(loading, "_equip", fail)
+    monkeypatch.setattr(loading, "equip", fail)
     with pytest.raises(RuntimeError, match="after dlopen"):
         aoti_loader.load(plugin(), warn=False)
     assert mapped == [True]
-    assert staging._folder
-    assert os.listdir(staging._folder) == []
+    assert PROCESS.staging_folder
+    assert os.listdir(PROCESS.staging_folder[0]) == []
     with open("/proc/self/maps") as stream:
-        assert staging._folder not in stream.read()
+        assert PROCESS.staging_folder[0] not in stream.read()
 
 
 def test_L9_the_folder_is_removed_at_exit(plugin: Callable[..., str], child: Callable[..., str]) -> None:

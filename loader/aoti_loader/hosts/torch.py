@@ -14,7 +14,8 @@ from aoti_loader.hosts.host import Host
 if TYPE_CHECKING:
     from aoti_loader.needs import Needs
 
-RANK: int | None = 1
+#: The last: LibTorch stays in the process once it was opened, and no other host may come in then.
+RANK: int | None = 100
 OFFER: str | None = "uses an installed PyTorch"
 
 
