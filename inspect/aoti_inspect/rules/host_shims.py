@@ -164,9 +164,10 @@ def changed_host_function(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Crashes inside one operator after a PyTorch upgrade that every other model survived.
     """
-    hosts = [
-        v.host.partition("==")[2].partition("+")[0] for v in context.verdicts if v.host.startswith("torch==")
-    ]
+    from aoti_abi.hosts import find
+
+    known = [find(verdict.host) for verdict in context.verdicts]
+    hosts = [host.version for host in known if host and host.version and host.descriptor.is_libtorch]
     found = compiler.fingerprint(context.plugin) if hosts else None
     if found is None:
         return
