@@ -90,7 +90,7 @@ def smallest_source() -> str:
 def native_libraries() -> Iterator[str]:
     """Yield the path of the built-in host's library: the installed one, else one built from the sources."""
     from aoti_abi.errors import NotFound
-    from aoti_loader.hosts import find_builtin
+    from aoti_loader.hosts.builtin import find as find_builtin
 
     try:
         path = find_builtin()

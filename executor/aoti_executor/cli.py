@@ -16,6 +16,7 @@ from aoti_inspect.command.output import discard_standard_output, write_standard_
 from aoti_inspect.reports.terminal import HelpFormatter
 from aoti_inspect.text import printable, printable_error
 from aoti_inspect.wording import counted
+from aoti_loader import hosts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,8 +79,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--weights", metavar="FILE", help="a weights blob, for a plugin that has none inside")
     parser.add_argument(
         "--host",
-        choices=("auto", "builtin", "torch", "process"),
-        default="auto",
+        choices=hosts.choices(),
+        default=hosts.AUTO,
         help="who provides aoti_torch_*: the toolkit's own library, LibTorch, or this process "
         "(default: the first that has all the plugin calls)",
     )

@@ -13,7 +13,7 @@ from aoti_abi.codes import CONSTANT_TYPES, dtype_name
 from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidProgram
 from aoti_abi.memory import read_text
 from aoti_abi.names import FQN, InternalName
-from aoti_executor.handle import PREFIX
+from aoti_abi.symbols import CONTAINER as PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

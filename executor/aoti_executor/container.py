@@ -12,10 +12,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidState, NotSupported
+from aoti_abi.symbols import CONTAINER as PREFIX
 from aoti_executor import native
 from aoti_executor.call_structs import Target
 from aoti_executor.calls import BoundFrame, Plan
-from aoti_executor.handle import PREFIX, ContainerHandle, LoadedPlugin
+from aoti_executor.handle import ContainerHandle, LoadedPlugin
 from aoti_executor.host_tensors import address_of
 from aoti_executor.native import CALL_OK
 from aoti_executor.openmp import hold_teams
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from aoti_executor.constants import Constant
 
 _PLANS = 64
-_PROXY = "aoti_torch_proxy_executor_call_function"
 
 
 class Container:
@@ -230,7 +230,7 @@ class Container:
         return plan
 
     def _refuse_proxy_operators(self) -> None:
-        if any(symbol.name == _PROXY for symbol in self.plugin.facts.elf.undefined):
+        if self.plugin.facts.imports.proxy_executor:
             raise NotSupported(
                 "the plugin calls operators through PyTorch's dispatcher, which only PyTorch's own runner "
                 "can hand it",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidProgram, InvalidState, NotSupported
 from aoti_abi.memory import read_text
+from aoti_abi.symbols import CONTAINER as PREFIX
 from aoti_executor.host_tensors import HostFunctions, HostTensors, error_reader
 from aoti_executor.native import Gate
 from aoti_executor.transfers import parse_device
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     from aoti_inspect.facts.records import PluginFacts
 
-#: Every function of a container starts so.
-PREFIX = "AOTInductorModelContainer"
 _COUNT_LIMIT = 1 << 16
 _SPEC_LIMIT = 1 << 24
 

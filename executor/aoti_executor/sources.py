@@ -84,19 +84,19 @@ class ModelSource:
 
         options.setdefault("stacklevel", 4)
         if self.artifact.kind == "plugin":
-            return load(self.artifact.path, host=host, **options)  # type: ignore[arg-type]
+            return load(self.artifact.path, host=host, **options)
         from aoti_inspect.elf.source import BufferSource, FileSource
 
         entry = self.entry
         metadata = entry.metadata()
         if entry.location is None:
             data = BufferSource(entry.read())
-            return load_source(data, entry.name, metadata=metadata, host=host, **options)  # type: ignore[arg-type]
+            return load_source(data, entry.name, metadata=metadata, host=host, **options)
         path, offset, size = entry.location
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             source = FileSource(descriptor, size, start=offset, name=path)
-            return load_source(source, entry.name, metadata=metadata, host=host, **options)  # type: ignore[arg-type]
+            return load_source(source, entry.name, metadata=metadata, host=host, **options)
         finally:
             os.close(descriptor)
 

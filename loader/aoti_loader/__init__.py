@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aoti_loader.hosts import Host
+from aoti_loader.hosts.host import Host
 from aoti_loader.loading import load, load_source
 from aoti_loader.plugin import Lease, Plugin
 

@@ -42,7 +42,7 @@ def tag(plugin: aoti_loader.Plugin) -> int:
 
 def test_a_plugin_loads(plugin: Callable[..., str]) -> None:
     with aoti_loader.load(plugin(), warn=False) as loaded:
-        assert loaded.host.kind == "builtin"
+        assert loaded.host.name == "builtin"
         assert loaded.staging == "memory"
         assert tag(loaded) == 1
         assert loaded.function("AOTInductorModelContainerRun")
@@ -434,7 +434,7 @@ def test_many_threads_may_load_at_once(real_plugin: str, child: Callable[..., st
         start.wait()
         for _ in range(5):
             plugin = aoti_loader.load(sys.argv[1], warn=False)
-            hosts.append(plugin.host.kind)
+            hosts.append(plugin.host.name)
             assert plugin.close(), plugin.kept_because
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads: thread.start()

@@ -11,9 +11,9 @@ import os
 import sys
 from contextlib import suppress
 
+from aoti_abi import hosts
 from aoti_abi.errors import AotiError, InvalidArgument
 from aoti_abi.records import TYPE_CHECKING
-from aoti_abi.versions import SUPPORTED_TORCH
 from aoti_inspect.auditing.result import Settings, exit_code
 from aoti_inspect.findings import SEVERITIES
 from aoti_inspect.reports.terminal import HelpFormatter, columns, wrapped
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from aoti_inspect.findings import Severity
 
 VERSION = "0.1.0"
-DEFAULT_HOSTS: tuple[str, ...] = ("builtin", *(f"torch=={v}" for v in SUPPORTED_TORCH), "executorch", "local")
 
 _DESCRIPTION = """\
 Audit AOTInductor plugins without loading them: what they export and need, in which hosts they will load, \
@@ -66,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="HOST",
-        help="a host it must load in: torch==X.Y, builtin, executorch, local (this machine), or the path of "
+        help=f"a host it must load in: {', '.join(hosts.spellings())}, local (this machine), or the path of "
         "an ELF program or library; may be repeated; without it all known hosts are shown, none is required",
     )
     parser.add_argument(
@@ -178,11 +177,11 @@ def _settings(options: argparse.Namespace) -> Settings:
             f"--jobs {options.jobs} is negative", hint="give the number of worker processes"
         )
     target = parse_target(options.target, local_target())
-    hosts = tuple(dict.fromkeys(options.host)) or DEFAULT_HOSTS
-    from aoti_inspect.hosts.verdicts import check_host_names
+    from aoti_inspect.hosts.verdicts import check_host_names, default_hosts
 
-    check_host_names(hosts)
-    return Settings(target, hosts, frozenset(options.host), second_view=options.second_view)
+    names = tuple(dict.fromkeys(options.host)) or default_hosts()
+    check_host_names(names)
+    return Settings(target, names, frozenset(options.host), second_view=options.second_view)
 
 
 def _audit_all(paths: list[str], settings: Settings, options: argparse.Namespace) -> list[ArtifactAudit]:

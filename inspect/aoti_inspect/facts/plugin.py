@@ -9,6 +9,7 @@ from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf.read import open_elf, open_regular
 from aoti_inspect.facts.cxx_runtime import find_cxx_runtime
 from aoti_inspect.facts.gpu_code import find_cubin_paths, find_gpu_code
+from aoti_inspect.facts.imports import Imports
 from aoti_inspect.facts.records import PluginFacts
 from aoti_inspect.facts.weights import find_weights
 
@@ -42,9 +43,10 @@ def plugin_facts(image: ElfImage, *, metadata: dict[str, str] | None) -> PluginF
     """
     elf = image.facts()
     weights = find_weights(image)
-    gpu = find_gpu_code(image, elf)
+    imports = Imports(elf)
+    gpu = find_gpu_code(image, imports)
     runtime, static = find_cxx_runtime(image, elf)
-    return PluginFacts(
+    facts = PluginFacts(
         name=image.name,
         # What was noted since belongs to the file as well.
         elf=elf._replace(anomalies=image.anomalies),
@@ -53,8 +55,10 @@ def plugin_facts(image: ElfImage, *, metadata: dict[str, str] | None) -> PluginF
         cxx_runtime=runtime,
         cxx_runtime_static=static,
         metadata=metadata,
-        cubin_paths=() if gpu else find_cubin_paths(image, elf),
+        cubin_paths=() if gpu else find_cubin_paths(image, imports),
     )
+    facts.remember(imports)
+    return facts
 
 
 def parse_metadata(raw: bytes) -> dict[str, str] | str:

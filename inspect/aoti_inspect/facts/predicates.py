@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import parse_version
-from aoti_inspect.facts import imports
 from aoti_inspect.facts.target import ISA_FLAGS, ISA_IMPLIES
 
 if TYPE_CHECKING:
@@ -39,9 +38,8 @@ def not_a_library(elf: ElfFacts) -> str | None:
 
 
 def cuda_calls(plugin: PluginFacts) -> list[str]:
-    """Return the functions that a plugin calls only if it was compiled for CUDA, sorted."""
-    proof = ("cuLaunchKernel", "cudaMalloc", "aoti_torch_create_cuda_stream_guard")
-    return sorted(symbol.name for symbol in plugin.elf.undefined if symbol.name in proof)
+    """Return `Imports.cuda_calls` of a plugin."""
+    return plugin.imports.cuda_calls
 
 
 def wants_executable_stack(elf: ElfFacts) -> bool:
@@ -82,7 +80,7 @@ def used_isa(plugin: PluginFacts) -> list[str]:
         return [name for name in recorded if name in ISA_FLAGS]
     if plugin.elf.header.machine_name != "x86_64":
         return []
-    proven = sleef_isa(imports.names(plugin, "sleef"))
+    proven = sleef_isa(plugin.imports.names("sleef"))
     return [proven] if proven else []
 
 

@@ -6,6 +6,7 @@ Named tuples, as in `aoti_inspect.elf.records`. Offsets and sizes are bytes.
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
+from aoti_inspect.facts.imports import Imports
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -55,7 +56,18 @@ class Weights(NamedTuple):
     mutable: bool | None
 
 
-class PluginFacts(NamedTuple):
+class _PluginFields(NamedTuple):
+    name: str
+    elf: ElfFacts
+    gpu: tuple[GpuImage, ...]
+    weights: Weights
+    cxx_runtime: Literal["libstdc++", "libc++"] | None
+    cxx_runtime_static: bool
+    metadata: dict[str, str] | None
+    cubin_paths: tuple[str, ...] = ()
+
+
+class PluginFacts(_PluginFields):
     """Everything about one plugin that the rules look at.
 
     Attributes:
@@ -69,11 +81,21 @@ class PluginFacts(NamedTuple):
         cubin_paths: files with GPU code that it opens by name, if it has none in itself; in the file's order.
     """
 
-    name: str
-    elf: ElfFacts
-    gpu: tuple[GpuImage, ...]
-    weights: Weights
-    cxx_runtime: Literal["libstdc++", "libc++"] | None
-    cxx_runtime_static: bool
-    metadata: dict[str, str] | None
-    cubin_paths: tuple[str, ...] = ()
+    @property
+    def imports(self) -> Imports:
+        """What the plugin asks of others, by family: built from ``elf`` when it is first asked for.
+
+        It is no field, so that a copy with another ``elf`` (``_replace``) never has the old one's.
+        """
+        found: Imports | None = self.__dict__.get("imports")
+        if found is None:
+            found = self.__dict__["imports"] = Imports(self.elf)
+        return found
+
+    def remember(self, imports: Imports) -> None:
+        """Keep what was built from this plugin's ``elf`` already."""
+        self.__dict__["imports"] = imports
+
+    def __reduce__(self) -> tuple[type[PluginFacts], tuple[object, ...]]:
+        # What can be built again does not travel from a worker process.
+        return type(self), tuple(self)

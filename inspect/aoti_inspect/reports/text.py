@@ -153,7 +153,7 @@ def _facts_rows(facts: PluginFacts, verbose: int) -> Iterator[tuple[str, str]]:
         parts = [device or "", f"instruction set {isa}" if isa else ""]
         yield "device", ", ".join(filter(None, parts))
     yield "exports", f"{len(elf.exports.container)} container functions, {elf.exports.total} symbols in all"
-    shims = sum(symbol.name.startswith(("aoti_torch_", "torch_")) for symbol in elf.undefined)
+    shims = len(facts.imports.of("shim"))
     yield "imports", f"{counted(shims, 'host shim')}, {len(elf.undefined)} symbols in all"
     yield "libraries", ", ".join(elf.needed) or "none named"
     floors = newest_versions(facts)

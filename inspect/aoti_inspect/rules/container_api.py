@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from aoti_abi.container_api import REQUIRED, TORCH_2_1_ONLY
 from aoti_abi.records import TYPE_CHECKING
+from aoti_abi.symbols import CONTAINER as _C
+from aoti_abi.versions import KNOWN_TORCH
 from aoti_inspect.facts import compiler
 from aoti_inspect.rules.registry import Report, rule
 from aoti_inspect.wording import counted, listed
@@ -12,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.rules.registry import Context
-
-_C = "AOTInductorModelContainer"
 
 #: Container functions that take a C++ map, and the one with a C array that replaces each.
 _C_REPLACEMENTS = {
@@ -207,7 +207,7 @@ def unusual_exports(context: Context) -> Iterator[Report]:
     mixes the headers of two versions. In each case what is known of "its" version need not hold.
 
     ## How it is checked
-    The exported set is compared with what each PyTorch from 2.2 to 2.14 emits, and the imported host
+    The exported set is compared with what each known PyTorch emits, and the imported host
     functions with the versions that they came with.
 
     ## How to fix it
@@ -229,7 +229,8 @@ def unusual_exports(context: Context) -> Iterator[Report]:
         )
     if found.unknown:
         yield Report(
-            f"{counted(len(found.unknown), 'export')} unknown to PyTorch up to 2.14: {listed(found.unknown)}",
+            f"{counted(len(found.unknown), 'export')} unknown to PyTorch up to {KNOWN_TORCH[-1]}: "
+            f"{listed(found.unknown)}",
             "compiled by a newer PyTorch or a fork: update this tool, or read the fork's header",
             found.unknown,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
+from aoti_abi.versions import KNOWN_TORCH
 from aoti_inspect.facts import compiler, imports
 from aoti_inspect.facts.symbol_families import family
 from aoti_inspect.rules.registry import Report, Unchecked, rule
@@ -95,7 +96,7 @@ def _help(missing: tuple[str, ...]) -> str:
             f"PyTorch {first} has all the shims among them (the number after a name is its first version)"
         )
     elif shims:
-        reasons.append("no PyTorch up to 2.14 has them all")
+        reasons.append(f"no PyTorch up to {KNOWN_TORCH[-1]} has them all")
     else:
         reasons.append("load the library that defines them before the plugin")
     return "; ".join(reasons[-3:])
@@ -110,7 +111,7 @@ def unknown_host_function(context: Context) -> Iterator[Report]:
     the plugin.
 
     ## How it is checked
-    Undefined `aoti_torch_*` and `torch_*` names are looked up in the catalogue of PyTorch 2.2 to 2.14, then
+    Undefined `aoti_torch_*` and `torch_*` names are looked up in the catalogue of every known PyTorch, then
     in the list of ExecuTorch's CUDA backend.
 
     ## How to fix it
@@ -124,10 +125,11 @@ def unknown_host_function(context: Context) -> Iterator[Report]:
     unknown = [name for name in imports.names(context.plugin, "shim") if lookup(name) is None]
     if not unknown:
         return
-    from aoti_abi.slim_host import EXECUTORCH_SLIM
+    from aoti_abi.hosts.executorch import shims_of_any_release
 
-    slim = [name for name in unknown if name in EXECUTORCH_SLIM]
-    nowhere = [name for name in unknown if name not in EXECUTORCH_SLIM]
+    offered = shims_of_any_release()
+    slim = [name for name in unknown if name in offered]
+    nowhere = [name for name in unknown if name not in offered]
     if slim:
         yield Report(
             f"calls {counted(len(slim), 'function')} that only ExecuTorch's CUDA backend has: {listed(slim)}",
@@ -137,7 +139,7 @@ def unknown_host_function(context: Context) -> Iterator[Report]:
         )
     if nowhere:
         yield Report(
-            f"calls {counted(len(nowhere), 'host function')} that no PyTorch up to 2.14 has: "
+            f"calls {counted(len(nowhere), 'host function')} that no PyTorch up to {KNOWN_TORCH[-1]} has: "
             f"{listed(nowhere)}",
             "load it in the host that it was compiled for, or make the operator a registered custom operator",
             tuple(nowhere),
@@ -162,9 +164,10 @@ def changed_host_function(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Crashes inside one operator after a PyTorch upgrade that every other model survived.
     """
-    hosts = [
-        v.host.partition("==")[2].partition("+")[0] for v in context.verdicts if v.host.startswith("torch==")
-    ]
+    from aoti_abi.hosts import find
+
+    known = [find(verdict.host) for verdict in context.verdicts]
+    hosts = [host.version for host in known if host and host.version and host.descriptor.is_libtorch]
     found = compiler.fingerprint(context.plugin) if hosts else None
     if found is None:
         return

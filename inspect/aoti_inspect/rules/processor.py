@@ -119,7 +119,7 @@ def openmp_team_size(context: Context) -> Iterator[Report]:
     """Running with more threads than the build machine had may corrupt memory.
 
     ## Why it matters
-    PyTorch 2.12 to 2.14 size per-thread arrays of reductions by the processor count of the build machine, and
+    PyTorch 2.12 and later size per-thread arrays of reductions by the build machine's processor count, and
     start a parallel region without a fixed number of threads when that count is the default. With more
     threads the kernel writes past its arrays: crashes with SIGSEGV or SIGBUS were seen at 4 threads, compiled
     on 2. No metadata hold the count.
@@ -158,7 +158,7 @@ def shared_division_flag(context: Context) -> Iterator[Report]:
     """Integer divisions of all plugins report errors through one shared pointer.
 
     ## Why it matters
-    PyTorch 2.13 and 2.14 note a division by zero through one global pointer, which is a unique symbol: all
+    PyTorch 2.13 and later note a division by zero through one global pointer, which is a unique symbol: all
     plugins and all threads of a process share it. Integer-division kernels that run at the same time can
     write through a pointer to a variable of another thread that is gone.
 

@@ -1,4 +1,4 @@
-"""What an installed PyTorch offers to a plugin besides the shims.
+"""PyTorch as a host: LibTorch's C functions, by PyTorch's version.
 
 The shims themselves are in `shim_catalogue`. LibTorch also exports the functions of SLEEF, the vector math
 library that is linked into libtorch_cpu: vectorised kernels call ``Sleef_expf16_u10`` and the like.
@@ -7,6 +7,12 @@ library that is linked into libtorch_cpu: vectorised kernels call ``Sleef_expf16
 from __future__ import annotations
 
 from aoti_abi import shim_catalogue
+from aoti_abi.host_descriptor import HostDescriptor
+from aoti_abi.records import TYPE_CHECKING
+from aoti_abi.versions import KNOWN_TORCH, SUPPORTED_TORCH
+
+if TYPE_CHECKING:
+    from aoti_abi.host_descriptor import Provides
 
 #: Names with this prefix are SLEEF's; libtorch_cpu of PyTorch 2.13 for Linux x86-64 exports 1,328 of them.
 SLEEF_PREFIX = "Sleef_"
@@ -23,6 +29,11 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 NEEDED_NAMES: frozenset[str] = frozenset(
     ("libtorch.so", "libtorch_cpu.so", "libtorch_cuda.so", "libtorch_xpu.so", "libc10.so", "libc10_cuda.so")
 )
+
+
+def is_libtorch(entry: str) -> bool:
+    """Whether a DT_NEEDED entry or a path is one of LibTorch's libraries, whatever folder it names."""
+    return entry.rpartition("/")[2] in NEEDED_NAMES
 
 
 def is_sleef(name: str) -> bool:
@@ -42,3 +53,24 @@ def provides(name: str, version: str, devices: tuple[str, ...] = ("common", "cpu
         return True
     shim = shim_catalogue.lookup(name)
     return shim is not None and shim.device in devices and shim.available_in(version)
+
+
+def _shims(_machine: str, version: str | None) -> Provides:
+    newest = version or KNOWN_TORCH[-1]
+    # A build for CUDA has everything that the one for the CPU has; which one it must be is a note.
+    return lambda name: provides(name, newest, ("common", "cpu", "cuda"))
+
+
+HOST = HostDescriptor(
+    name="torch",
+    title="PyTorch",
+    shims=_shims,
+    versions=KNOWN_TORCH,
+    audited=tuple(f"torch=={version}" for version in SUPPORTED_TORCH),
+    is_libtorch=True,
+    cxx_runtime="libstdc++",
+    cxx11_abi_since="2.7",
+    cuda_build="the CUDA build of PyTorch",
+    libraries=LIBRARIES,
+    local_build=LIBRARIES["cpu"][0],
+)

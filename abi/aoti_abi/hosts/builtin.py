@@ -1,4 +1,4 @@
-"""What the built-in host provides: the symbols that ``libaoti_shim.so`` exports for plugins.
+"""The built-in host: the toolkit's own C library, and the symbols that it exports for plugins.
 
 The inspector's ``builtin`` host is this list, and a test compares it with the dynamic symbols of the built
 library, so it is exact. The library's own control functions (``aoti_shim_*``) are no part of it: no plugin
@@ -11,6 +11,11 @@ operators) is left out, so that a plugin that needs it is refused before it is l
 from __future__ import annotations
 
 from aoti_abi.codes import DEVICE_TYPES, DTYPES_BY_NAME, LAYOUTS, MEMORY_FORMATS, OTHER_DEVICE_TYPES
+from aoti_abi.host_descriptor import HostDescriptor
+from aoti_abi.records import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aoti_abi.host_descriptor import Provides
 
 
 def _names(prefix: str, words: str) -> frozenset[str]:
@@ -152,9 +157,6 @@ COMMON_SHIMS: frozenset[str] = frozenset().union(
     UNNAMED_DEVICE_OPERATORS,
 )
 
-#: Everything on x86-64: what the inspector compares a plugin's undefined symbols with.
-BUILTIN_SHIMS: frozenset[str] = COMMON_SHIMS | SLEEF["x86_64"]
-
 
 def builtin_shims(machine: str) -> frozenset[str]:
     """Return the symbols that the built-in host provides on a machine.
@@ -163,3 +165,19 @@ def builtin_shims(machine: str) -> frozenset[str]:
         machine: ``x86_64``, ``aarch64``, ...: where there is no vector mathematics, the common ones remain.
     """
     return COMMON_SHIMS | SLEEF.get(machine, frozenset())
+
+
+def _shims(machine: str, _version: str | None) -> Provides:
+    return builtin_shims(machine).__contains__
+
+
+HOST = HostDescriptor(
+    name="builtin",
+    title="the built-in host",
+    shims=_shims,
+    audited=("builtin",),
+    drops_libtorch=True,
+    clears_executable_stack=True,
+    last_error=("aoti_shim_last_error", "aoti_shim_clear_error"),
+    libraries={"cpu": ("libaoti_shim.so",)},
+)
