@@ -7,6 +7,7 @@ its host for them (``aoti_torch_dtype_float32()``), so a host must answer with e
 
 from __future__ import annotations
 
+from aoti_abi.errors import InvalidArgument
 from aoti_abi.records import NamedTuple
 
 
@@ -83,3 +84,15 @@ def device_name(device_type: int, index: int = -1) -> str:
     """Return ``"cuda:1"`` for a ``c10::DeviceType`` value and an index; -1 (unspecified) adds no index."""
     name = DEVICE_NAMES.get(device_type, f"device({device_type})")
     return name if index < 0 else f"{name}:{index}"
+
+
+def parse_device(text: str) -> tuple[int, int]:
+    """Return ``(c10::DeviceType value, index)`` of "cpu", "cuda" or "cuda:1"; index 0 without one.
+
+    Raises:
+        InvalidArgument: it names no device.
+    """
+    kind, colon, index = text.partition(":")
+    if kind not in DEVICE_TYPES or bool(colon) != index.isdecimal():
+        raise InvalidArgument(f"{text!r} is no device; write it as 'cpu' or 'cuda:0'")
+    return DEVICE_TYPES[kind], int(index or 0)

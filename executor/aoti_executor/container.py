@@ -11,16 +11,18 @@ import ctypes
 import sys
 from typing import TYPE_CHECKING, Any
 
+from aoti_abi.codes import parse_device
 from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidState, NotSupported
 from aoti_abi.symbols import CONTAINER as PREFIX
 from aoti_executor import native
+from aoti_executor.arrays import view
 from aoti_executor.calls import BoundFrame, Plan
 from aoti_executor.handle import ContainerHandle, LoadedPlugin
 from aoti_executor.host_tensors import address_of
 from aoti_executor.native import CALL_OK, Target
 from aoti_executor.openmp import hold_teams
 from aoti_executor.tensor import Tensor
-from aoti_executor.views import View, allocate, copy_elements, view
+from aoti_executor.views import View, allocate, copy_elements
 from aoti_executor.weights import Weights
 from aoti_inspect.wording import counted
 
@@ -45,7 +47,6 @@ class Container:
         device: as "cpu" or "cuda:1".
         kernels: folder of GPU kernels that are not inside the plugin.
         threads: the largest OpenMP team; None for what is known to be safe (`aoti_executor.openmp`).
-        team_limit: what the plugin's generated source tells of that; None without the source.
 
     Raises:
         InvalidArgument: ``num_models`` is not positive or the device is malformed.
@@ -61,7 +62,6 @@ class Container:
         device: str = "cpu",
         kernels: str | None = None,
         threads: int | None = None,
-        team_limit: int | None = None,
     ) -> None:
         self.plugin = plugin
         self.device = device
@@ -75,7 +75,7 @@ class Container:
             self.output_names = handle.names("Output", self.num_outputs)
             inside = plugin.facts.weights.kind in ("embedded", "appended")
             self.weights = Weights(handle, constants_inside=inside)
-            openmp = hold_teams(plugin.facts, threads, team_limit)
+            openmp = hold_teams(plugin.facts, threads)
             self._target = Target(
                 ctypes.pointer(handle.host.table),
                 handle.gate.address,
@@ -189,9 +189,7 @@ class Container:
         handle = self._handle
         if value.device_type or not handle.device_type:
             return writable(value)
-        from aoti_executor.transfers import copy_to, parse_device
-
-        tensor = copy_to(handle.host, value, *parse_device(self.device))
+        tensor = Tensor(handle.host, handle.host.copy_to(value, *parse_device(self.device)))
         return tensor.view._replace(owner=tensor)
 
     def upload(self, value: Any) -> Tensor:
@@ -201,9 +199,8 @@ class Container:
             InvalidArgument: it is no tensor.
             ExecutionFailed: as `place`.
         """
-        from aoti_executor.transfers import copy_to, parse_device
-
-        return copy_to(self._handle.host, view(value, "the array"), *parse_device(self.device))
+        host = self._handle.host
+        return Tensor(host, host.copy_to(view(value, "the array"), *parse_device(self.device)))
 
     def plan(self, views: Sequence[View]) -> Plan:
         """Return the prepared call for inputs of these types and shapes.

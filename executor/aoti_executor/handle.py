@@ -5,12 +5,12 @@ from __future__ import annotations
 from ctypes import byref, c_size_t, c_void_p
 from typing import TYPE_CHECKING, Any, Protocol
 
+from aoti_abi.codes import parse_device
 from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidProgram, InvalidState, NotSupported
 from aoti_abi.memory import read_text
 from aoti_abi.symbols import CONTAINER as PREFIX
 from aoti_executor.host_tensors import HostFunctions, HostTensors, error_reader
 from aoti_executor.native import Gate
-from aoti_executor.transfers import parse_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

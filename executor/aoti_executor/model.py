@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aoti_abi.errors import AotiError, ExecutionFailed, InvalidArgument
+from aoti_executor.arrays import is_tensor, view
 from aoti_executor.call_spec import CallSpec, flatten, parse_call_spec, unflatten
 from aoti_executor.container import Container
-from aoti_executor.input_specs import InputSpec, ask_plugin_to_check, check_input
-from aoti_executor.views import TYPESTR, View, is_tensor, view
+from aoti_executor.input_specs import ask_plugin_to_check, check_input, specs_of
+from aoti_executor.views import TYPESTR, View
+from aoti_inspect.facts.predicates import compiled_for
 
 if TYPE_CHECKING:
     import os
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from aoti_executor.calls import Plan
     from aoti_executor.constants import Constant
     from aoti_executor.tensor import Tensor
+    from aoti_inspect.facts.inputs import InputSpec
 
 _FAST_PLANS = 64
 _REJECTED = "input_handles["
@@ -76,9 +79,8 @@ class Model:
             self.container = Container(
                 plugin,
                 num_models=num_runners,
-                device=device or source.device(plugin.facts),
+                device=device or compiled_for(plugin.facts),
                 threads=threads,
-                team_limit=source.team_limit(),
             )
         except BaseException:
             plugin.close()
@@ -94,7 +96,7 @@ class Model:
     def _learn(self) -> None:
         container = self.container
         self.spec: CallSpec | None = self.source.call_spec or parse_call_spec(*container.call_spec())
-        self.inputs: tuple[InputSpec, ...] = self.source.input_specs(container.num_inputs, self.plugin.facts)
+        self.inputs: tuple[InputSpec, ...] = specs_of(self.plugin.facts, container.num_inputs)
         # A plugin's own checks see every run, so they are only asked for where ours know less than they do.
         known = all(spec.sizes is not None for spec in self.inputs)
         self.plugin_checks = self.check_inputs and not known and ask_plugin_to_check()

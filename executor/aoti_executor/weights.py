@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_abi.entries import extract_entries
 from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidProgram, InvalidState, NotSupported
+from aoti_executor.arrays import view
 from aoti_executor.constant_values import Pair, fit, hand_over, own_copy
 from aoti_executor.constants import Constant, ConstantSet, match_entries, read_table, select
 from aoti_executor.tensor import Tensor
-from aoti_executor.views import view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -417,8 +417,8 @@ def test_bound_call_follows_new_constants(mlp, x):
 
 def test_bound_call_by_two_threads_at_once_is_refused(synthetic):
     from aoti_executor import Container
+    from aoti_executor.arrays import view
     from aoti_executor.native import CALL_BUSY
-    from aoti_executor.views import view
 
     with Container(synthetic(SLEEPS=100000), num_models=2) as container:
         frame = container.bind([view(np.zeros(4))], [None])

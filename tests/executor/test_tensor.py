@@ -11,7 +11,8 @@ import pytest
 from aoti_abi.codes import DTYPES, DTYPES_BY_NAME
 from aoti_abi.errors import InvalidArgument, NotSupported
 from aoti_executor import Container, Tensor
-from aoti_executor.views import View, view
+from aoti_executor.arrays import view
+from aoti_executor.views import View
 
 
 @pytest.fixture

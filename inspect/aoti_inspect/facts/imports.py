@@ -84,7 +84,7 @@ class Imports:
         return name in self._names
 
     def needs_library(self, *prefixes: str) -> list[str]:
-        """Return the DT_NEEDED entries whose file name, without its folder, starts with one of ``prefixes``."""
+        """Return the DT_NEEDED entries whose file name starts with one of ``prefixes``, in any folder."""
         return [entry for entry in self.needed if _base_name(entry).startswith(prefixes)]
 
     @property
