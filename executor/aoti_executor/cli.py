@@ -155,7 +155,7 @@ def _main(options: argparse.Namespace) -> int:
         if options.constants:
             from aoti_executor.describe import constants_table
 
-            _say(constants_table(model.constants))
+            _say(constants_table(model.weights.constants))
         listing = options.info or options.constants
         if not arrays and not options.bench and (listing or model.container.num_inputs):
             if listing:

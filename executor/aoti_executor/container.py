@@ -27,9 +27,8 @@ from aoti_executor.weights import Weights
 from aoti_inspect.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from aoti_executor.constants import Constant
 
 _PLANS = 64
 
@@ -47,6 +46,9 @@ class Container:
         device: as "cpu" or "cuda:1".
         kernels: folder of GPU kernels that are not inside the plugin.
         threads: the largest OpenMP team; None for what is known to be safe (`aoti_executor.openmp`).
+
+    Attributes:
+        weights: its constants: what they are, their values, the two sets and the swap between them.
 
     Raises:
         InvalidArgument: ``num_models`` is not positive or the device is malformed.
@@ -101,43 +103,13 @@ class Container:
         """Whether `close` was called."""
         return self._handle.closed
 
-    @property
-    def constants(self) -> tuple[Constant, ...]:
-        """The plugin's constants; empty, with a warning, if the plugin is too old to list them."""
-        if self.weights.table is None:
-            self.plugin.warn_fallback("list-constants")
-            return ()
-        return self.weights.table
-
     def call_spec(self) -> tuple[str, str]:
         """Return the pytree specs of inputs and outputs, as JSON text; empty if the plugin has none."""
-        return self._handle.call_spec()
-
-    def bind_blob(self, blob: Any) -> None:
-        """Copy all weights from a blob; see `Weights.bind_blob`."""
-        self.weights.bind_blob(blob)
-
-    def read_constants(self, *, inactive: bool = False) -> dict[str, Tensor]:
-        """Return copies of the constants' values; see `Weights.read_constants`."""
-        return self.weights.read_constants(inactive=inactive)
-
-    def update_constants(
-        self, values: Mapping[str, Any], *, inactive: bool = False, copy: bool = True
-    ) -> None:
-        """Give constants new values; see `Weights.update_constants`."""
-        self.weights.update_constants(values, inactive=inactive, copy=copy)
-
-    def fold(self, *, inactive: bool = False) -> None:
-        """Compute the constants that depend on others; see `Weights.fold`."""
-        self.weights.fold(inactive=inactive)
-
-    def swap(self) -> None:
-        """Make the inactive set of constants active; see `Weights.swap`."""
-        self.weights.swap()
-
-    def free_inactive(self) -> None:
-        """Give the memory of the inactive set back; see `Weights.free_inactive`."""
-        self.weights.free_inactive()
+        spec = self._handle.call_spec()
+        if spec is None:
+            self.plugin.warn_fallback("call-spec")
+            return "", ""
+        return spec
 
     def run(self, inputs: Sequence[Any]) -> list[Tensor | None]:
         """Run on a flat list of inputs.

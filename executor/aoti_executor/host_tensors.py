@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import byref, c_void_p
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from aoti_abi.codes import device_name
 from aoti_abi.errors import ExecutionFailed, InternalError
 from aoti_executor.native import Description, HostTable, load
 from aoti_executor.views import View
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _P = "aoti_torch_"
 _TABLE = {
@@ -187,23 +184,3 @@ class HostTensors:
         code: int = self._delete(handle)
         if code:
             raise InternalError("the host refuses to delete a tensor", cause=self.last_error())
-
-
-def error_reader(functions: Mapping[str, Any]) -> Callable[[], str | None]:
-    """Return a function that reads ``AOTInductorGetLastError``; it answers None where a plugin lacks it."""
-    get = functions.get("AOTInductorGetLastError")
-    if get is None:
-        return lambda: None
-
-    from aoti_abi.memory import read_string
-
-    def read() -> str | None:
-        text = c_void_p()
-        if get(byref(text)) or not text.value:
-            return None
-        return (
-            read_string(text.value, "the plugin's error text", 1 << 20).decode("utf-8", "replace").strip()
-            or None
-        )
-
-    return read

@@ -14,12 +14,12 @@ from aoti_inspect.facts.predicates import compiled_for
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from aoti_executor.bound_call import BoundCall
     from aoti_executor.calls import Plan
-    from aoti_executor.constants import Constant
     from aoti_executor.tensor import Tensor
+    from aoti_executor.weights import Weights
     from aoti_inspect.facts.inputs import InputSpec
 
 _FAST_PLANS = 64
@@ -298,30 +298,10 @@ class Model:
         """
         return self.container.upload(value)
 
-    # ---- constants ----
-
     @property
-    def constants(self) -> tuple[Constant, ...]:
-        """The table of constants."""
-        return self.container.constants
-
-    def read_constants(self, *, inactive: bool = False) -> dict[str, Tensor]:
-        """Return copies of the constants' values, by FQN; see `Weights.read_constants`."""
-        return self.container.read_constants(inactive=inactive)
-
-    def update_constants(
-        self, values: Mapping[str, Any], *, inactive: bool = False, copy: bool = True
-    ) -> None:
-        """Give constants new values, by FQN; see `Weights.update_constants`."""
-        self.container.update_constants(values, inactive=inactive, copy=copy)
-
-    def swap(self) -> None:
-        """Make the inactive set of constants active; see `Weights.swap`."""
-        self.container.swap()
-
-    def fold(self, *, inactive: bool = False) -> None:
-        """Compute the constants that depend on others; see `Weights.fold`."""
-        self.container.fold(inactive=inactive)
+    def weights(self) -> Weights:
+        """The constants: what they are, their values, the two sets and the swap between them."""
+        return self.container.weights
 
     # ---- the end ----
 

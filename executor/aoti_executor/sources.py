@@ -101,7 +101,7 @@ class ModelSource:
         """Give the container its weights, if it lacks them and they are to be had (behaviour W1).
 
         Nothing is read before it is known to be wanted. A plugin that has none to be found is left without:
-        runs are refused until `update_constants` gave all of them.
+        runs are refused until `Weights.update_constants` gave all of them.
 
         Raises:
             NotFound: the artifact names weights that are not there.
@@ -111,19 +111,21 @@ class ModelSource:
         if given is not None:
             if isinstance(given, (str, os.PathLike)):
                 with _mapped(os.fspath(given)) as blob:
-                    container.bind_blob(blob)
+                    container.weights.bind_blob(blob)
             elif hasattr(given, "keys"):
-                container.update_constants(given)
+                container.weights.update_constants(given)
             else:
-                container.bind_blob(given)
+                container.weights.bind_blob(given)
             return
         weights = self.entry.weights
         if not container.weights.unbound or weights.kind == "none":
             return
         if weights.kind == "tensors":
-            container.update_constants(_tensors(weights, {c.fqn for c in container.constants}))
+            container.weights.update_constants(
+                _tensors(weights, {c.fqn for c in container.weights.constants})
+            )
         else:
-            container.bind_blob(weights.blob())
+            container.weights.bind_blob(weights.blob())
 
     def close(self) -> None:
         """Give the artifact's files back."""

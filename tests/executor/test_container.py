@@ -52,7 +52,7 @@ def test_run_on_a_closed_container_is_refused(mlp):
     with pytest.raises(InvalidState, match="closed"):
         mlp.call_spec()
     with pytest.raises(InvalidState, match="closed"):
-        mlp.update_constants({"a.weight": np.zeros((32, 16), "f")})
+        mlp.weights.update_constants({"a.weight": np.zeros((32, 16), "f")})
 
 
 @pytest.mark.parametrize("num_models", [0, -1, 1.5, True, None, 1 << 40])
