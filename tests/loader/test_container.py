@@ -113,11 +113,15 @@ def test_what_an_old_plugin_lacks_is_none() -> None:
 )
 def test_answers_that_are_none_are_refused(answers: dict[str, Any], words: str) -> None:
     container = OpenContainer(Library(answers))
-    with pytest.raises(InvalidProgram, match=words):
+
+    def ask_all() -> None:
         if "GetNumInputs" in answers:
             container.names("Input", container.count("Inputs"))
         container.constants()
         container.call_spec()
+
+    with pytest.raises(InvalidProgram, match=words):
+        ask_all()
 
 
 def test_an_error_has_the_words_of_plugin_and_host_each_once() -> None:
