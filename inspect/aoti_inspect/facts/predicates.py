@@ -42,6 +42,19 @@ def cuda_calls(plugin: PluginFacts) -> list[str]:
     return plugin.imports.cuda_calls
 
 
+def compiled_for(plugin: PluginFacts) -> str:
+    """Return the device that a plugin was compiled for: as its metadata say, else told from what it calls."""
+    key = (plugin.metadata or {}).get("AOTI_DEVICE_KEY")
+    if key:
+        return key
+    # A library in DT_NEEDED alone proves nothing: a CPU model may be linked against a CUDA build of PyTorch.
+    shims = ("aoti_torch_cuda_", "aoti_torch_create_cuda")
+    calls = plugin.imports.of("cuda-runtime", "cuda-driver") or any(
+        symbol.name.startswith(shims) for symbol in plugin.imports.of("shim")
+    )
+    return "cuda" if calls or plugin.gpu else "cpu"
+
+
 def wants_executable_stack(elf: ElfFacts) -> bool:
     """Whether loading a library makes stacks executable: it asks for it, or leaves it to such a default."""
     if elf.executable_stack is None:

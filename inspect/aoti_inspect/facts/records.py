@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from aoti_inspect.elf.records import ElfFacts
+    from aoti_inspect.facts.inputs import InputSpec
 
 
 class GpuImage(NamedTuple):
@@ -65,6 +66,8 @@ class _PluginFields(NamedTuple):
     cxx_runtime_static: bool
     metadata: dict[str, str] | None
     cubin_paths: tuple[str, ...] = ()
+    inputs: tuple[InputSpec, ...] = ()
+    openmp_team: int | None = None
 
 
 class PluginFacts(_PluginFields):
@@ -79,6 +82,8 @@ class PluginFacts(_PluginFields):
         cxx_runtime_static: True if it carries that library in itself.
         metadata: the sidecar JSON that Inductor writes (``AOTI_DEVICE_KEY``, ...); None if there is none.
         cubin_paths: files with GPU code that it opens by name, if it has none in itself; in the file's order.
+        inputs: what is known of its inputs, up to the last of which anything is.
+        openmp_team: the largest OpenMP team that is known to be safe; None for no limit.
     """
 
     @property
