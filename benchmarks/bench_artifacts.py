@@ -58,7 +58,7 @@ int AOTInductorModelContainerRun(void *c, void **i, size_t a, void **o, size_t b
 LOADED = """
 import sys
 from aoti_inspect.artifacts.read import open_artifact
-from aoti_inspect.elf.source import FileSource
+from aoti_inspect.source import FileSource
 from aoti_loader import load, load_source
 def memory():
     with open("/proc/self/status") as f:

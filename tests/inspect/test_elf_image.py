@@ -15,7 +15,7 @@ from aoti_abi.errors import AccessFailed, InvalidArgument, InvalidProgram, NotFo
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.read import open_elf
 from aoti_inspect.elf.records import ElfFacts, Symbol
-from aoti_inspect.elf.source import FileSource
+from aoti_inspect.source import FileSource
 
 MACHINES = [
     (64, "little", 62, "x86_64"),
@@ -282,9 +282,9 @@ def test_B116_memory_and_time_do_not_depend_on_the_size_of_the_file(small_plugin
     os.truncate(path, 5 << 30)
     script = (
         "import sys, time\n"
-        "from aoti_inspect.facts.plugin import read_plugin\n"
+        "from aoti_inspect.artifacts.facts import read_facts\n"
         "start = time.perf_counter()\n"
-        "facts = read_plugin(sys.argv[1])\n"
+        "facts = read_facts(sys.argv[1])\n"
         "took = time.perf_counter() - start\n"
         "peak = [line for line in open('/proc/self/status') if line.startswith('VmHWM')][0].split()[1]\n"
         "print(facts.elf.size, took, peak)\n"

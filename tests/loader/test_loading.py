@@ -25,9 +25,9 @@ from aoti_abi.errors import (
     NotSupported,
 )
 from aoti_abi.features import FEATURES, evaluate
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.elf.image import ElfImage
-from aoti_inspect.elf.source import BufferSource
-from aoti_inspect.facts.plugin import read_plugin
+from aoti_inspect.source import BufferSource
 from aoti_loader import loading
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def test_real_plugins_load_and_answer(real_plugin: str) -> None:
 
 def test_the_forecast_is_what_is_bound(real_plugin: str, plugin: Callable[..., str]) -> None:
     for path in (real_plugin, plugin(), plugin(ENTRIES="OK", NAMES='"z"')):
-        forecast = evaluate(frozenset(read_plugin(path).elf.exports.container))
+        forecast = evaluate(frozenset(read_facts(path).elf.exports.container))
         with aoti_loader.load(path, warn=False) as loaded:
             assert tuple(loaded.features.values()) == forecast
             assert list(loaded.features) == list(FEATURES)

@@ -97,7 +97,7 @@ def test_json_that_inflates_far_is_refused_before_it_is_parsed(tmp_path, plugin_
     path = write_zip(tmp_path / "bomb.pt2", members, zipfile.ZIP_DEFLATED)
     refused = pytest.raises(NotSupported, match="the limit for this kind of member is")
     with refused, open_artifact(path) as artifact:
-        artifact.models["model"].plugin.metadata()
+        artifact.models["model"].plugin.metadata
 
 
 def test_libraries_that_inflate_to_gigabytes_are_looked_at_piece_by_piece(tmp_path, smallest_plugin):

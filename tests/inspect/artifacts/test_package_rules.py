@@ -14,8 +14,11 @@ import pytest
 
 from aoti_abi.payload import Variant
 from aoti_inspect.artifacts import open_artifact
-from aoti_inspect.artifacts.artifact import Artifact, Delegate, Model, Plugin
-from aoti_inspect.artifacts.weights import Weights, WeightTensor
+from aoti_inspect.artifacts.artifact import Artifact, Model
+from aoti_inspect.artifacts.external_weights import (
+    WeightTensor,
+)
+from aoti_inspect.artifacts.program import Delegate
 from aoti_inspect.auditing.artifact import audit_artifact
 from aoti_inspect.auditing.result import ArtifactAudit, Settings
 from aoti_inspect.facts.target import Target
@@ -213,9 +216,8 @@ def blob_plugin() -> str:
 
 @pytest.mark.parametrize(("size", "severity"), [(2687, "error"), (2688, None), (2689, "warning")])
 def test_the_size_of_a_blob(blob_plugin, size, severity):
-    from aoti_inspect.facts.plugin import read_plugin
 
-    required = read_plugin(blob_plugin).weights.required
+    required = read_facts(blob_plugin).weights.required
     assert required
     result = audit(placed(blob_plugin, weights=Weights("blob", "b", size=required + size - 2688)))
     found = [finding.severity for finding in result.all_findings() if finding.code == "AOTI634"]
@@ -327,10 +329,10 @@ def test_every_anomaly_has_a_rule():
 
 
 def test_package_rules_say_nothing_about_plain_plugins(smallest_plugin):
-    from aoti_inspect.facts.plugin import read_plugin
+    from aoti_inspect.artifacts.facts import read_facts
     from aoti_inspect.rules.registry import Context, run_rules
 
-    context = Context(read_plugin(smallest_plugin), Target(), ())
+    context = Context(read_facts(smallest_plugin), Target(), ())
     rules = {
         code: rule for code, rule in all_rules().items() if "AOTI610" <= code < "AOTI700" or code >= "AOTI750"
     }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aoti_abi.errors import AotiError, InvalidProgram, NotFound, NotSupported
 from aoti_inspect.artifacts import open_artifact
-from aoti_inspect.artifacts.artifact import Argument, Value
+from aoti_inspect.artifacts.program import Argument, Value
 
 from .conftest import FIXTURES
 
