@@ -15,7 +15,7 @@ from aoti_abi.errors import AccessFailed, InvalidArgument, InvalidProgram, NotFo
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.read import open_elf
 from aoti_inspect.elf.records import ElfFacts, Symbol
-from aoti_inspect.source import FileSource
+from aoti_inspect.source import open_file
 
 MACHINES = [
     (64, "little", 62, "x86_64"),
@@ -216,12 +216,9 @@ def test_a_member_inside_a_larger_file_is_read_in_place(small_plugin: Path, tmp_
     data = small_plugin.read_bytes()
     path = tmp_path / "archive"
     path.write_bytes(b"x" * 777 + data + b"y" * 99)
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        source = FileSource(descriptor, len(data), start=777, name="archive!plugin.so")
-        assert ElfImage(source, "archive!plugin.so").facts() == facts_of(data)
-    finally:
-        os.close(descriptor)
+    with open_file(str(path)) as archive:
+        member = archive.part(777, len(data), "archive!plugin.so")
+        assert ElfImage(member, member.name).facts() == facts_of(data)
 
 
 def test_read_at_address_stays_within_a_segment(small_plugin: Path):

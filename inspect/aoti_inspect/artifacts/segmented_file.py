@@ -51,7 +51,7 @@ def open_program(source: Source) -> SegmentedFile:
     head, name = source.read(0, _HEAD), source.name
     if head[4:8] != b"ET12":
         mark = decode(head[4:8])
-        raise NotSupported(f"this program's format is {mark!r}; only 'ET12' is known", path=name)
+        raise NotSupported(f"this program's format is {mark!r}; only ET12 is known", path=name)
     if head[8:12] != b"eh00":
         return SegmentedFile(Buffer(_structure(source, source.size), name), 0, 0, 0)
     if source.size < 40:

@@ -239,7 +239,7 @@ def read_all(data: bytes, name: str) -> None:
                 for tensor in plugin.weights.tensors():
                     plugin.weights.storage(tensor)
         for blob in artifact.named_data.values():
-            bytes(blob.view)
+            bytes(blob.view())
 
 
 @settings(max_examples=400, deadline=1000)
