@@ -35,10 +35,11 @@ class Format(NamedTuple):
 
     def read(self, source: Source, beside: Beside) -> Artifact:
         """Call the reader, whose module is imported for it."""
-        from importlib import import_module
-
         module, _, function = self.reader.partition(":")
-        read: Callable[[Source, Beside], Artifact] = getattr(import_module(module), function)
+        # importlib would be one more import on the way of each plugin.
+        read: Callable[[Source, Beside], Artifact] = getattr(
+            __import__(module, fromlist=[function]), function
+        )
         return read(source, beside)
 
 
