@@ -91,8 +91,8 @@ def describe_mode(mode: int) -> FileKind | None:
 def refusal(kind: FileKind, path: str | None = None) -> AotiError:
     """Return the error to raise when an ELF file was expected and this came.
 
-    NotSupported for libraries of other systems, InvalidArgument for another kind of artifact, InvalidProgram for
-    the rest.
+    NotSupported for libraries of other systems, InvalidArgument for another kind of artifact, InvalidProgram
+    for the rest.
     """
     error: type[AotiError] = InvalidProgram
     if kind.kind in ("pe", "mach-o", "fat-mach-o"):

@@ -1,7 +1,7 @@
 """Where bytes come from: an open file, a range of one, or memory.
 
-A file is read with ``pread``: pages of a mapping that were touched count as the process's own memory, and a file
-that shrinks while it is mapped kills the process with SIGBUS. It is mapped only for who asks for a view, and
+A file is read with ``pread``: pages of a mapping that were touched count as the process's own memory, and a
+file that shrinks while it is mapped kills the process with SIGBUS. It is mapped only for who asks for a view:
 large weights must not be copied.
 """
 
@@ -57,7 +57,7 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, offset: int, size: int) -> bytes:
-        """Return up to ``size`` bytes at ``offset``; outside of the bytes there are fewer, never an exception.
+        """Return up to ``size`` bytes at ``offset``; outside of the bytes there are fewer.
 
         Raises:
             AccessFailed: the system reports an error, or the file became shorter since it was opened.
@@ -227,7 +227,7 @@ class FileSource(Source):
         return _Range(self._file, self._start + offset, size, name)
 
     def verify_unchanged(self) -> None:
-        """Compare the file of this name with the one that was opened: device, inode, size, time of writing."""
+        """Compare the file of this name with the one that was opened: device, inode, size, time."""
         path = self._file.path
         try:
             now = _identity(os.stat(path))

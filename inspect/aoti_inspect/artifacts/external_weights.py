@@ -13,20 +13,19 @@ if TYPE_CHECKING:
     WeightsKind = Literal["none", "blob", "tensors", "missing"]
 
     class Content(Protocol):
-        """Bytes in an artifact: a member, a file beside a plugin, or a piece of named data.
-
-        Attributes:
-            name: what reports call them.
-            size: how many there are, as declared.
-            location: where they lie in a file as they are; None if they are compressed, or in memory only.
-        """
+        """Bytes in an artifact: a member, a file beside a plugin, or a piece of named data."""
 
         @property
-        def name(self) -> str: ...
+        def name(self) -> str:
+            """What reports call them."""
+
         @property
-        def size(self) -> int: ...
+        def size(self) -> int:
+            """How many there are, as declared."""
+
         @property
-        def location(self) -> Location | None: ...
+        def location(self) -> Location | None:
+            """Where they lie in a file as they are; None if they are compressed, or in memory only."""
 
         def open(self) -> Source:
             """Return them as a source, which the caller closes."""

@@ -1,7 +1,7 @@
 """The formats of artifacts. A new one is a module with its reader, and a row here.
 
-A reader gets the open file, and what lies beside it (`aoti_inspect.artifacts.sidecars.Beside`); the artifact that
-it returns closes the file.
+A reader gets the open file, and what lies beside it (`aoti_inspect.artifacts.sidecars.Beside`); the artifact
+that it returns closes the file.
 """
 
 from __future__ import annotations

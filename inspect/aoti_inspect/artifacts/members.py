@@ -1,4 +1,4 @@
-"""The members of a package by name, whether they lie in a zip archive or in a folder that one was unpacked to.
+"""The members of a package by name, in a zip archive or in a folder that one was unpacked to.
 
 Both are `aoti_inspect.artifacts.sidecars.Neighbours`, and can list what they hold.
 """

@@ -74,7 +74,7 @@ class ArtifactPlugin:
 
     @property
     def metadata(self) -> dict[str, str] | None:
-        """What Inductor noted about its machine (``AOTI_DEVICE_KEY``, ...); None if there is nothing to read."""
+        """What Inductor noted about its machine (``AOTI_DEVICE_KEY``, ...); None without anything to read."""
         return self._read_metadata()[0]
 
     @property

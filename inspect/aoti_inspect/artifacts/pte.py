@@ -55,7 +55,7 @@ class _Program(NamedTuple):
 
 
 def read_pte(source: Source, beside: Beside) -> Artifact:
-    """Read a ``.pte`` with the ``.ptd`` files that were named, that carry its name, or that its backend's have.
+    """Read a ``.pte`` with its ``.ptd`` files: those that were named, else those beside it that fit.
 
     Raises:
         InvalidProgram, NotSupported: as `read_program`.

@@ -11,7 +11,8 @@ from aoti_inspect.artifacts.sidecars import Beside, FilesOnDisk, NoFiles
 from aoti_inspect.source import BufferSource, open_file
 
 if TYPE_CHECKING:
-    from aoti_abi.errors import AotiError
+    from typing import NoReturn
+
     from aoti_inspect.artifacts.artifact import Artifact
     from aoti_inspect.source import Source
 
@@ -71,7 +72,7 @@ def read_artifact(source: Source, beside: Beside) -> Artifact:
             from aoti_inspect.artifacts.zip_directory import has_end_record
 
             if not has_end_record(source):
-                raise _unknown(source)
+                _refuse(source)
             known = ZIP  # after something else: a program that unpacks itself
         return known.read(source, beside)
     except BaseException:
@@ -79,16 +80,16 @@ def read_artifact(source: Source, beside: Beside) -> Artifact:
         raise
 
 
-def _unknown(source: Source) -> AotiError:
+def _refuse(source: Source) -> NoReturn:
     from aoti_inspect.file_kind import HEAD, describe
 
     head, name = source.read(0, HEAD), source.name
     for offset, magic, what in _OTHERS:
         if head.startswith(magic, offset):
-            return NotSupported(f"this is {what}", path=name, hint=_KNOWN)
+            raise NotSupported(f"this is {what}", path=name, hint=_KNOWN)
     kind = describe(head, source.size)
     error = InvalidProgram if kind.kind == "empty" else NotSupported
-    return error(f"this is {kind.what}", path=name, hint=kind.hint or _KNOWN)
+    raise error(f"this is {kind.what}", path=name, hint=kind.hint or _KNOWN)
 
 
 def _open_folder(path: str) -> Artifact:

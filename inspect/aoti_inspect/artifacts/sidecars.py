@@ -1,12 +1,14 @@
 """What lies beside a plugin ``STEM.so``, in a folder on disk or in an archive.
 
-``aot_compile`` and ``aoti_compile_and_package`` write ``STEM_metadata.json``; for plugins with external weights
-``STEM_weights.blob``; for operators without a C shim ``STEM.json``; and leave the wrapper's source, ``STEM.cpp``.
+``aot_compile`` and ``aoti_compile_and_package`` write ``STEM_metadata.json``; for plugins with external
+weights ``STEM_weights.blob``; for operators without a C shim ``STEM.json``; and leave the source of the
+wrapper, ``STEM.cpp``.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from aoti_abi.errors import AotiError, NotFound, NotSupported
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
@@ -169,10 +171,8 @@ def find_sidecars(neighbours: Neighbours, library: str) -> Sidecars:
     nodes, source = stem + _EXTERN_NODES, stem + _SOURCE
     calls = None
     if neighbours.has(nodes):
-        try:
+        with suppress(AotiError):  # a JSON of the plugin's name may be about anything
             calls = read_extern_nodes(neighbours, nodes)
-        except AotiError:
-            pass  # a JSON of the plugin's name may be about anything
     return Sidecars(
         neighbours,
         tuple(stem + suffix for suffix in _METADATA),
@@ -262,7 +262,7 @@ class NoFiles:
         raise NotFound("no such file", path=name)
 
 
-#: Up to this size a file is read, and larger ones are mapped: a view of a file that shrinks kills the process.
+#: Up to this size a file is read, larger ones are mapped: a view of a file that shrinks kills the process.
 _MAPPED_FROM = 4 << 20
 
 

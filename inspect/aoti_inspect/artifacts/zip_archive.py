@@ -76,7 +76,7 @@ class ZipArchive:
             raise NotFound(f"there is no member {name!r}", path=self.name) from None
 
     def read(self, name: str, *, limit: int | None = None, verify: bool | None = None) -> memoryview:
-        """Return a member's bytes: a part of the mapped archive if it is stored and large, else a private copy.
+        """Return a member's bytes: a part of the mapped archive if it is stored and large, else a copy.
 
         Args:
             name: the member.
@@ -145,7 +145,7 @@ class ZipArchive:
             raise self._damaged(member, "they end before their end mark")
 
     def location(self, name: str) -> Location | None:
-        """Return where a stored member's bytes lie in a file; None if they are compressed, or in memory only."""
+        """Return where a stored member's bytes lie in a file; None if compressed, or in memory only."""
         member = self.member(name)
         return None if member.method == DEFLATED else self._packed(member).location
 

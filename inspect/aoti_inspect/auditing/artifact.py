@@ -32,7 +32,7 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
             summary += rows if artifact.kind == "plugin" else ()
             package = artifact if _is_package(artifact, facts) else None
             plugins.append(audit_plugin(facts, settings, disagreements, artifact=package, entry=plugin))
-        except AotiError as error:
+        except AotiError as error:  # noqa: PERF203 - the others are still to be audited
             if artifact.kind == "plugin":
                 raise
             from aoti_inspect.artifacts.anomaly import Anomaly
@@ -57,7 +57,7 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
 
 
 def _is_package(artifact: Artifact, facts: PluginFacts) -> bool:
-    """Whether rules about packages can have something to say; a plain plugin does not pay for importing them."""
+    """Whether rules about packages may find something; a plain plugin does not pay for importing them."""
     plugin = artifact.plugins[0] if artifact.kind == "plugin" else None
     return (
         plugin is None

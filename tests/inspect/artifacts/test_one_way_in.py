@@ -66,7 +66,10 @@ def sidecars(name: str, proxy_plugin: str) -> dict[str, bytes]:
         "operators": {"p.so": Path(proxy_plugin).read_bytes(), "p.json": NODES},
         "operators without list": {"p.so": Path(proxy_plugin).read_bytes()},
         "another json": {"p.so": Path(proxy_plugin).read_bytes(), "p.json": b'{"config": 1}'},
-        "structured": {"affine.so": (structured / "affine.so").read_bytes(), "affine.blob": (structured / "affine.blob").read_bytes()},
+        "structured": {
+            "affine.so": (structured / "affine.so").read_bytes(),
+            "affine.blob": (structured / "affine.blob").read_bytes(),
+        },
         "mutable": {"c.so": (plugins / "counter.so").read_bytes()},
     }
     return cases[name]
