@@ -132,7 +132,7 @@ def _main(options: argparse.Namespace) -> int:
     from aoti_executor.model import Model
 
     if not os.path.exists(options.path):
-        raise _Usage(f"{options.path}: there is no such file")
+        raise _Usage(f"{options.path}: no such file")
     if options.bench is not None and not 1 <= options.bench <= _MOST_RUNS:
         raise _Usage(f"--bench takes a number from 1 to {_MOST_RUNS}")
     if options.threads is not None and options.threads < 1:

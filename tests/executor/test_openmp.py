@@ -10,8 +10,8 @@ import pytest
 from aoti_abi.errors import InvalidArgument
 from aoti_executor import Model
 from aoti_executor.openmp import hold_teams
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.facts.openmp import SAFE_TEAM
-from aoti_inspect.facts.plugin import read_plugin
 
 ROOT = Path(__file__).resolve().parents[2]
 TEAM = ROOT / "fixtures" / "structured" / "team.so"
@@ -64,7 +64,7 @@ def test_number_of_threads_is_checked(threads):
 
 
 def test_known_teams_are_held_to_and_the_user_has_the_last_word():
-    facts = read_plugin(str(TEAM))
+    facts = read_facts(str(TEAM))
     assert hold_teams(facts, None).max_threads == SAFE_TEAM
     assert hold_teams(facts._replace(openmp_team=16), None).max_threads == 16
     assert hold_teams(facts._replace(openmp_team=None), None) is None

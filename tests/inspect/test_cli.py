@@ -192,7 +192,7 @@ def test_schema_takes_no_arguments(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_file_that_is_not_there_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nowhere.so"]) == 2
-    assert capsys.readouterr().err == "aoti-inspect: error: nowhere.so: there is no such file\n"
+    assert capsys.readouterr().err == "aoti-inspect: error: nowhere.so: no such file\n"
 
 
 def test_an_unknown_rule_is_answered_with_the_closest_as_it_is_written(

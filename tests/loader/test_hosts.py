@@ -11,7 +11,7 @@ import pytest
 
 import aoti_loader
 from aoti_abi.errors import InvalidArgument, InvalidState, NotFound, NotSupported
-from aoti_inspect.facts.plugin import read_plugin
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_loader import host_choice
 from aoti_loader.hosts import torch
 from aoti_loader.process import PROCESS
@@ -218,7 +218,7 @@ def test_a_libtorch_named_by_its_path_is_libtorch_to_the_loader(
 ) -> None:
     stand_in = compile_library("int x;", name="libtorch_cpu.so")
     path = plugin(BOTH_NEED, "-Wl,--no-as-needed", stand_in)
-    assert stand_in in read_plugin(path).elf.needed  # a library without a SONAME is needed by its path
+    assert stand_in in read_facts(path).elf.needed  # a library without a SONAME is needed by its path
     words = child(LOAD, path, "builtin")
     assert words.startswith("builtin")
     assert "libtorch-needed" in words
@@ -272,10 +272,10 @@ def test_a_new_host_is_two_files(
     aoti_loader.hosts.__path__.append("{tmp_path}/loader")
     print(aoti_loader.hosts.choices())
     print("toy" in aoti_executor.cli.build_parser().format_help())
-    from aoti_inspect.facts.plugin import read_plugin
+    from aoti_inspect.artifacts.facts import read_facts
     from aoti_inspect.facts.target import Target
     from aoti_inspect.hosts.verdicts import judge_all
-    print(judge_all(read_plugin(sys.argv[1]), ("toy",), Target())[0].outcome)
+    print(judge_all(read_facts(sys.argv[1]), ("toy",), Target())[0].outcome)
     try: aoti_loader.load(sys.argv[1], host="builtin", warn=False)
     except Exception as error: print(error.hint)
     print(aoti_loader.load(sys.argv[1], warn=False).host.name)

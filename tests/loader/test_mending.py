@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 import aoti_loader
 from aoti_abi.errors import AotiError, NotSupported
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.elf.image import ElfImage
-from aoti_inspect.facts.plugin import plugin_facts, read_plugin
+from aoti_inspect.facts.plugin import plugin_facts
 from aoti_inspect.facts.records import PluginFacts, Weights
 from aoti_loader.mending import THREAD_ATEXIT, Mend, plan_mends
 
@@ -25,7 +26,7 @@ def mend(
     """Return the file's bytes, the mended bytes, the mends and the facts of the mended bytes."""
     with open(path, "rb") as stream:
         data = stream.read()
-    mends = plan_mends(ElfImage(data, path), read_plugin(path), drop=drop, thread_exit=thread_exit)
+    mends = plan_mends(ElfImage(data, path), read_facts(path), drop=drop, thread_exit=thread_exit)
     mended = bytearray(data)
     for item in mends:
         for patch in item.patches:
@@ -42,7 +43,7 @@ def test_a_plugin_without_troubles_is_left_alone(plugin: Callable[..., str]) -> 
 
 def test_the_executable_stack_is_cleared(plugin: Callable[..., str]) -> None:
     path = plugin("-Wl,-z,execstack")
-    assert read_plugin(path).elf.executable_stack
+    assert read_facts(path).elf.executable_stack
     before, after, mends, facts = mend(path)
     assert [item.name for item in mends] == ["executable-stack"]
     assert facts.elf.executable_stack is False
@@ -61,12 +62,12 @@ def test_the_stack_stays_as_it_was(plugin: Callable[..., str], child: Callable[.
 
 def test_unique_symbols_become_global(cxx_plugin: Callable[..., str]) -> None:
     path = cxx_plugin("-fgnu-unique")
-    unique = read_plugin(path).elf.exports.unique
+    unique = read_facts(path).elf.exports.unique
     assert unique
     _, _, mends, facts = mend(path)
     assert "unique-symbols" in [item.name for item in mends]
     assert facts.elf.exports.unique == ()
-    assert facts.elf.exports.total == read_plugin(path).elf.exports.total
+    assert facts.elf.exports.total == read_facts(path).elf.exports.total
 
 
 def test_the_import_of_thread_exit_is_redirected(cxx_plugin: Callable[..., str]) -> None:
@@ -88,13 +89,13 @@ def test_libtorch_is_dropped_from_the_needed_list(
         for name in ("libtorch.so", "libtorch_cpu.so")
     ]
     path = plugin("-Wl,--no-as-needed", libraries[0], "-lm", libraries[1])
-    needed = read_plugin(path).elf.needed
+    needed = read_facts(path).elf.needed
     assert {"libtorch.so", "libtorch_cpu.so"} < set(needed)
     assert mend(path)[2] == ()
-    _, _, mends, facts = mend(path, read_plugin(path).imports.libtorch)
+    _, _, mends, facts = mend(path, read_facts(path).imports.libtorch)
     assert [item.name for item in mends] == ["libtorch-needed"]
     assert facts.elf.needed == tuple(name for name in needed if "torch" not in name)
-    assert facts.elf.symbol_count == read_plugin(path).elf.symbol_count
+    assert facts.elf.symbol_count == read_facts(path).elf.symbol_count
     assert facts.elf.anomalies == ()
 
 
@@ -116,7 +117,7 @@ def test_a_versioned_need_is_not_dropped(
 
 def test_appended_weights_stay_byte_identical(plugin: Callable[..., str]) -> None:
     path = plugin("-Wl,-z,execstack")
-    facts = read_plugin(path)
+    facts = read_facts(path)
     with open(path, "rb") as stream:
         data = stream.read()
     image = ElfImage(data, path)
@@ -140,7 +141,7 @@ def test_a_mended_plugin_is_not_changed_on_disk(plugin: Callable[..., str]) -> N
 
 
 def test_real_plugins_are_mended_whole(real_plugin: str) -> None:
-    original = read_plugin(real_plugin)
+    original = read_facts(real_plugin)
     _, _, _, facts = mend(real_plugin, original.imports.libtorch, thread_exit=True)
     assert not facts.elf.executable_stack
     assert facts.elf.exports.unique == ()
@@ -156,7 +157,7 @@ def test_any_bytes_give_mends_or_one_error(cxx_plugin: Callable[..., str], data:
     path = cxx_plugin("-fgnu-unique", "-Wl,-z,execstack")
     with open(path, "rb") as stream:
         raw = bytearray(stream.read())
-    facts = read_plugin(path)
+    facts = read_facts(path)
     for _ in range(data.draw(st.integers(1, 8))):
         place = data.draw(st.integers(0, 1024) | st.integers(0, len(raw) - 1))
         raw[place] = data.draw(st.integers(0, 255))

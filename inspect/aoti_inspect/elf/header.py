@@ -11,7 +11,7 @@ from aoti_inspect.file_kind import HEAD, describe, refusal
 if TYPE_CHECKING:
     from typing import Literal
 
-    from aoti_inspect.elf.source import Source
+    from aoti_inspect.source import Source
 
 
 class Header(NamedTuple):

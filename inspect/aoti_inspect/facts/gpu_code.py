@@ -17,8 +17,8 @@ from aoti_abi.errors import AotiError
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf.format import EM_CUDA, MAGIC
 from aoti_inspect.elf.header import identify, read_header
-from aoti_inspect.elf.source import BufferSource
 from aoti_inspect.facts.records import GpuImage
+from aoti_inspect.source import BufferSource
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:

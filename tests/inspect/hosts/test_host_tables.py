@@ -8,7 +8,7 @@ import pytest
 
 from aoti_abi.errors import InvalidArgument, NotFound
 from aoti_abi.hosts import executorch
-from aoti_inspect.facts.plugin import read_plugin
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.facts.target import Target
 from aoti_inspect.findings import HostVerdict
 from aoti_inspect.hosts.verdicts import check_host_names, default_hosts, judge_all
@@ -38,7 +38,7 @@ def plugin_that_calls(compile_library: Compile) -> Callable[..., str]:
 
 
 def verdict(path: str, host: str, target: Target | None = None) -> HostVerdict:
-    (found,) = judge_all(read_plugin(path), (host,), target or Target())
+    (found,) = judge_all(read_facts(path), (host,), target or Target())
     return found
 
 
@@ -167,7 +167,7 @@ def test_a_host_file_that_is_not_there_is_one_error() -> None:
 
 def test_the_built_in_host_is_that_of_the_plugins_machine(plugin_that_calls: Callable[..., str]) -> None:
     """AVX-512's vector functions are in no host for Arm."""
-    facts = read_plugin(plugin_that_calls("Sleef_expf16_u10", "Sleef_expf4_u10"))
+    facts = read_facts(plugin_that_calls("Sleef_expf16_u10", "Sleef_expf4_u10"))
     (here,) = judge_all(facts, ("builtin",), Target())
     header = facts.elf.header._replace(machine=183, machine_name="aarch64")
     elsewhere = facts._replace(elf=facts.elf._replace(header=header))
@@ -177,7 +177,7 @@ def test_the_built_in_host_is_that_of_the_plugins_machine(plugin_that_calls: Cal
 
 
 def test_a_libtorch_that_is_named_by_its_path_is_libtorch(plugin_that_calls: Callable[..., str]) -> None:
-    facts = read_plugin(plugin_that_calls("aoti_torch_get_data_ptr"))
+    facts = read_facts(plugin_that_calls("aoti_torch_get_data_ptr"))
     entry = "/opt/lib/libtorch_cpu.so"
     facts = facts._replace(elf=facts.elf._replace(needed=(entry, *facts.elf.needed)))
     builtin, torch, executorch = judge_all(facts, ("builtin", "torch==2.13", "executorch"), Target())
