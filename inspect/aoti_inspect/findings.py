@@ -24,7 +24,7 @@ class Finding(NamedTuple):
         severity: how grave it is.
         message: one sentence that names what is concerned; raw text of the file may be in it, so show it
             through `aoti_inspect.text.printable`.
-        help: the compile option, flag or step that fixes it; None if there is nothing to do.
+        remedy: the compile option, flag or step that fixes it; None if there is nothing to do.
         symbols: the symbols, libraries or keys concerned, all of them, sorted.
     """
 
@@ -32,7 +32,7 @@ class Finding(NamedTuple):
     name: str
     severity: Severity
     message: str
-    help: str | None = None
+    remedy: str | None = None
     symbols: tuple[str, ...] = ()
 
 

@@ -8,7 +8,8 @@ from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.auditing.plugin import audit_plugin
 from aoti_inspect.auditing.result import ArtifactAudit, by_gravity
-from aoti_inspect.rules.package_scope import check_package
+from aoti_inspect.rules import package_rules
+from aoti_inspect.rules.registry import PackageContext, run_rules
 
 if TYPE_CHECKING:
     from aoti_inspect.artifacts.artifact import Artifact, Plugin
@@ -23,11 +24,12 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
         try:
             facts = read_facts(plugin)
             disagreements = _second_view(plugin, facts, settings)
-            plugins.append(audit_plugin(facts, settings, disagreements, artifact=artifact, entry=plugin))
+            plugins.append(audit_plugin(facts, settings, disagreements, origin=plugin))
         except AotiError as error:  # noqa: PERF203 - the others are still to be audited
             message = f"{plugin.name}: {error.message}"
             artifact.anomalies += (Anomaly("unreadable-member", message, (plugin.name,)),)
-    findings, not_checked = check_package(artifact, settings.target, tuple(audit.facts for audit in plugins))
+    context = PackageContext(artifact, settings.target, tuple(audit.facts for audit in plugins))
+    findings, not_checked = run_rules(context, package_rules())
     return ArtifactAudit(
         artifact.path,
         artifact.kind,

@@ -281,7 +281,7 @@ def _explain(arguments: list[str]) -> int:
     from aoti_inspect.rules.registry import find_rule
 
     rules = all_rules()
-    chosen = [rules[code] for code in sorted(rules)] if options.all else [find_rule(options.code)]
+    chosen = [rules[code] for code in sorted(rules)] if options.all else [find_rule(options.code, rules)]
     if options.format == "json":
         from aoti_inspect.reports.json_report import dumps
 

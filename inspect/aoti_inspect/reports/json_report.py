@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from aoti_inspect.auditing.result import ArtifactAudit, PluginAudit
     from aoti_inspect.facts.records import PluginFacts
     from aoti_inspect.facts.target import Target
+    from aoti_inspect.findings import Finding
 
 Json = object
 
@@ -67,10 +68,14 @@ def _artifact(audit: ArtifactAudit) -> dict[str, Json]:
         "kind": audit.kind,
         "error": None if audit.error is None else _error(audit.error),
         "summary": [{"label": label, "text": text} for label, text in audit.summary],
-        "findings": [finding._asdict() for finding in audit.findings],
+        "findings": [_finding(finding) for finding in audit.findings],
         "not_checked": [entry._asdict() for entry in audit.not_checked],
         "plugins": [_plugin(plugin) for plugin in audit.plugins],
     }
+
+
+def _finding(finding: Finding) -> dict[str, Json]:
+    return {("help" if name == "remedy" else name): value for name, value in finding._asdict().items()}
 
 
 def _error(error: AotiError) -> dict[str, Json]:
@@ -96,7 +101,7 @@ def _plugin(plugin: PluginAudit) -> dict[str, Json]:
             for state in evaluate(frozenset(plugin.facts.elf.exports.container))
         },
         "hosts": [verdict._asdict() for verdict in plugin.verdicts],
-        "findings": [finding._asdict() for finding in plugin.findings],
+        "findings": [_finding(finding) for finding in plugin.findings],
         "not_checked": [entry._asdict() for entry in plugin.not_checked],
     }
 

@@ -263,8 +263,8 @@ def _findings(findings: Iterable[Finding], paint: Paint, verbose: int) -> Iterat
             if len(finding.symbols) > _SYMBOLS_SHOWN:
                 more = f"and {len(finding.symbols) - _SYMBOLS_SHOWN} more in the JSON report"
                 yield f"      {paint('dim', more)}"
-        if finding.help:
-            yield f"    help: {printable(finding.help)}"
+        if finding.remedy:
+            yield f"    help: {printable(finding.remedy)}"
 
 
 def _found(audit: ArtifactAudit | PluginAudit, hidden: str, paint: Paint, verbose: int) -> list[str]:

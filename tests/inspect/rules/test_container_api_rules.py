@@ -4,7 +4,7 @@ import pytest
 
 from aoti_abi.container_api import REQUIRED, TORCH_2_1_ONLY
 from aoti_abi.features import FEATURES
-from aoti_inspect.rules import lost_features
+from aoti_inspect.rules import aoti11x_lost_features as lost_features
 
 C = "AOTInductorModelContainer"
 
@@ -22,7 +22,7 @@ def test_what_exports_no_container_function_is_no_plugin(run, changes, words):
     finding = run("AOTI101", **changes).only
     assert finding.severity == "error"
     assert words in finding.message
-    assert finding.help
+    assert finding.remedy
 
 
 def test_a_plugin_is_a_plugin(run):
@@ -55,7 +55,7 @@ def test_L1_a_complete_plugin_misses_none(run):
 def test_L1_pytorch_2_2_is_named_as_the_cause(run):
     finding = run("AOTI102", torch="2.2").only
     assert finding.symbols == (f"{C}CreateWithDevice",)
-    assert "2.2" in finding.help
+    assert "2.2" in finding.remedy
 
 
 def test_the_interface_of_pytorch_2_1_is_told(run, emitted):
@@ -98,7 +98,7 @@ def test_L8_B94_a_lost_feature_names_its_functions_and_the_version_that_has_them
 ):
     finding = run(code, torch=torch).only
     assert symbol in finding.symbols
-    assert f"PyTorch {since} or later" in finding.help
+    assert f"PyTorch {since} or later" in finding.remedy
     assert run(code, torch=since).silent
 
 

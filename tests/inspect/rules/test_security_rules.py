@@ -6,7 +6,7 @@ from aoti_inspect.elf.records import Segment
 
 
 def test_text_relocations(run):
-    assert "-fPIC" in run("AOTI701", text_relocations=True).only.help
+    assert "-fPIC" in run("AOTI701", text_relocations=True).only.remedy
     assert run("AOTI701").silent
 
 

@@ -1,19 +1,19 @@
-"""Rules of the seventh hundred about packages: what could reach outside of them."""
+"""Rules AOTI750 to AOTI752: members that could reach outside of their package."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.rules.package_scope import of_package
-from aoti_inspect.rules.registry import rule
+from aoti_inspect.rules.registry import package_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.rules.registry import Context, Report
+    from aoti_inspect.rules.registry import PackageContext, RuleResult
 
 
-@rule("AOTI750", "unsafe-member-name", "error")
-def unsafe_member_name(context: Context) -> Iterator[Report]:
+@package_rule("AOTI750", "unsafe-member-name", "error")
+def unsafe_member_name(context: PackageContext) -> Iterator[RuleResult]:
     """A member's name leads out of the folder that it would be extracted to.
 
     ## Why it matters
@@ -34,8 +34,8 @@ def unsafe_member_name(context: Context) -> Iterator[Report]:
     yield from of_package(context, "unsafe-member-name", "do not extract this archive; find out who made it")
 
 
-@rule("AOTI751", "overlapping-members", "error")
-def overlapping_members(context: Context) -> Iterator[Report]:
+@package_rule("AOTI751", "overlapping-members", "error")
+def overlapping_members(context: PackageContext) -> Iterator[RuleResult]:
     """Members of the archive share bytes.
 
     ## Why it matters
@@ -53,8 +53,8 @@ def overlapping_members(context: Context) -> Iterator[Report]:
     yield from of_package(context, "overlapping-members", "do not extract this archive; find out who made it")
 
 
-@rule("AOTI752", "link-in-folder", "info")
-def link_in_folder(context: Context) -> Iterator[Report]:
+@package_rule("AOTI752", "link-in-folder", "info")
+def link_in_folder(context: PackageContext) -> Iterator[RuleResult]:
     """The folder has symbolic links, which were not followed.
 
     ## Why it matters

@@ -1,19 +1,19 @@
-"""Rules of the sixth hundred about packages: whether there is a plugin in it at all."""
+"""Rules AOTI610 to AOTI622: whether there is a plugin in a package, and how the package is laid out."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.rules.package_scope import of_package
-from aoti_inspect.rules.registry import rule
+from aoti_inspect.rules.registry import package_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.rules.registry import Context, Report
+    from aoti_inspect.rules.registry import PackageContext, RuleResult
 
 
-@rule("AOTI610", "no-aoti-model", "error")
-def no_aoti_model(context: Context) -> Iterator[Report]:
+@package_rule("AOTI610", "no-aoti-model", "error")
+def no_aoti_model(context: PackageContext) -> Iterator[RuleResult]:
     """The PT2 archive holds no model that AOTInductor compiled.
 
     ## Why it matters
@@ -36,8 +36,8 @@ def no_aoti_model(context: Context) -> Iterator[Report]:
     )
 
 
-@rule("AOTI611", "no-library", "error")
-def no_library(context: Context) -> Iterator[Report]:
+@package_rule("AOTI611", "no-library", "error")
+def no_library(context: PackageContext) -> Iterator[RuleResult]:
     """A model of the package has no compiled library.
 
     ## Why it matters
@@ -56,8 +56,8 @@ def no_library(context: Context) -> Iterator[Report]:
     yield from of_package(context, "no-library", "export the package again; it was packed incompletely")
 
 
-@rule("AOTI612", "compile-only", "error")
-def compile_only(context: Context) -> Iterator[Report]:
+@package_rule("AOTI612", "compile-only", "error")
+def compile_only(context: PackageContext) -> Iterator[RuleResult]:
     """The package holds C++ source to build, not a library.
 
     ## Why it matters
@@ -80,8 +80,8 @@ def compile_only(context: Context) -> Iterator[Report]:
     )
 
 
-@rule("AOTI613", "empty-library", "error")
-def empty_library(context: Context) -> Iterator[Report]:
+@package_rule("AOTI613", "empty-library", "error")
+def empty_library(context: PackageContext) -> Iterator[RuleResult]:
     """The library of a model has no bytes.
 
     ## Why it matters
@@ -100,8 +100,8 @@ def empty_library(context: Context) -> Iterator[Report]:
     yield from of_package(context, "empty-library", "export the package again")
 
 
-@rule("AOTI614", "several-libraries", "warning")
-def several_libraries(context: Context) -> Iterator[Report]:
+@package_rule("AOTI614", "several-libraries", "warning")
+def several_libraries(context: PackageContext) -> Iterator[RuleResult]:
     """A model has several libraries, so that which one is loaded depends on the reader.
 
     ## Why it matters
@@ -120,8 +120,8 @@ def several_libraries(context: Context) -> Iterator[Report]:
     yield from of_package(context, "several-libraries", "pack each model under a name of its own")
 
 
-@rule("AOTI615", "missing-metadata", "error")
-def missing_metadata(context: Context) -> Iterator[Report]:
+@package_rule("AOTI615", "missing-metadata", "error")
+def missing_metadata(context: PackageContext) -> Iterator[RuleResult]:
     """A model has no metadata, so that PyTorch refuses to load it.
 
     ## Why it matters
@@ -143,8 +143,8 @@ def missing_metadata(context: Context) -> Iterator[Report]:
     )
 
 
-@rule("AOTI616", "no-plugin", "error")
-def no_plugin(context: Context) -> Iterator[Report]:
+@package_rule("AOTI616", "no-plugin", "error")
+def no_plugin(context: PackageContext) -> Iterator[RuleResult]:
     """The artifact holds no AOTInductor plugin.
 
     ## Why it matters
@@ -164,8 +164,8 @@ def no_plugin(context: Context) -> Iterator[Report]:
     yield from of_package(context, "no-plugin", "pass an artifact that was lowered with AOTInductor")
 
 
-@rule("AOTI617", "unreadable-member", "error")
-def unreadable_member(context: Context) -> Iterator[Report]:
+@package_rule("AOTI617", "unreadable-member", "error")
+def unreadable_member(context: PackageContext) -> Iterator[RuleResult]:
     """A member of the artifact can't be read.
 
     ## Why it matters
@@ -184,8 +184,8 @@ def unreadable_member(context: Context) -> Iterator[Report]:
     yield from of_package(context, "unreadable-member", "pack the artifact again")
 
 
-@rule("AOTI618", "not-elf", "error")
-def not_elf(context: Context) -> Iterator[Report]:
+@package_rule("AOTI618", "not-elf", "error")
+def not_elf(context: PackageContext) -> Iterator[RuleResult]:
     """A member or file that is called a library is none.
 
     ## Why it matters
@@ -209,8 +209,8 @@ def not_elf(context: Context) -> Iterator[Report]:
     )
 
 
-@rule("AOTI620", "duplicate-member", "error")
-def duplicate_member(context: Context) -> Iterator[Report]:
+@package_rule("AOTI620", "duplicate-member", "error")
+def duplicate_member(context: PackageContext) -> Iterator[RuleResult]:
     """The archive has two members with one name.
 
     ## Why it matters
@@ -229,8 +229,8 @@ def duplicate_member(context: Context) -> Iterator[Report]:
     yield from of_package(context, "duplicate-member", "pack the archive again, each name once")
 
 
-@rule("AOTI621", "stray-data", "warning")
-def stray_data(context: Context) -> Iterator[Report]:
+@package_rule("AOTI621", "stray-data", "warning")
+def stray_data(context: PackageContext) -> Iterator[RuleResult]:
     """There are bytes before or after what the file says it holds.
 
     ## Why it matters
@@ -250,8 +250,8 @@ def stray_data(context: Context) -> Iterator[Report]:
     yield from of_package(context, "leading-data", "copy the file again, or write it without what was added")
 
 
-@rule("AOTI622", "archive-layout", "warning")
-def archive_layout(context: Context) -> Iterator[Report]:
+@package_rule("AOTI622", "archive-layout", "warning")
+def archive_layout(context: PackageContext) -> Iterator[RuleResult]:
     """The package is laid out in a way that PyTorch's own loader does not accept.
 
     ## Why it matters

@@ -1,15 +1,15 @@
-"""Rules of the seventh hundred: memory protection, search paths, and names that deceive."""
+"""Rules AOTI701 to AOTI706: memory protection, search paths, and misleading names."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.rules.registry import Report, rule
+from aoti_inspect.rules.registry import RuleResult, plugin_rule
 from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PluginContext
 
 #: Folders that anyone may write to.
 _SHARED = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - looked for, not used
@@ -19,9 +19,9 @@ _TOKENS = ("$ORIGIN", "${ORIGIN}")
 _SYSTEM = ("/usr/", "/lib/", "/lib64/", "/opt/")
 
 
-def _search_paths(context: Context) -> list[tuple[str, str]]:
+def _search_paths(context: PluginContext) -> list[tuple[str, str]]:
     """Return ``(tag, entry)`` for each search path in effect: DT_RPATH counts only without DT_RUNPATH."""
-    elf = context.plugin.elf
+    elf = context.facts.elf
     if elf.runpath:
         return [("RUNPATH", entry) for entry in elf.runpath]
     return [("RPATH", entry) for entry in elf.rpath]
@@ -31,8 +31,8 @@ def _below(path: str, folders: tuple[str, ...]) -> bool:
     return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 
-@rule("AOTI701", "text-relocations", "warning")
-def text_relocations(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI701", "text-relocations", "warning")
+def text_relocations(context: PluginContext) -> Iterator[RuleResult]:
     """Code is modified while the file is loaded.
 
     ## Why it matters
@@ -48,15 +48,15 @@ def text_relocations(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "cannot restore segment prot after reloc: Permission denied".
     """
-    if context.plugin.elf.text_relocations:
-        yield Report(
+    if context.facts.elf.text_relocations:
+        yield RuleResult(
             "has relocations in its code (TEXTREL)",
             "compile every object with -fPIC, and link with -Wl,-z,text",
         )
 
 
-@rule("AOTI702", "writable-code", "warning")
-def writable_code(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI702", "writable-code", "warning")
+def writable_code(context: PluginContext) -> Iterator[RuleResult]:
     """A segment is writable and executable at once.
 
     ## Why it matters
@@ -71,17 +71,17 @@ def writable_code(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "failed to map segment from shared object" under SELinux, and findings of security scanners.
     """
-    found = [s for s in context.plugin.elf.segments if s.type == "LOAD" and "W" in s.flags and "E" in s.flags]
+    found = [s for s in context.facts.elf.segments if s.type == "LOAD" and "W" in s.flags and "E" in s.flags]
     if found:
-        yield Report(
+        yield RuleResult(
             f"{counted(len(found), 'segment')} writable and executable at once, at "
             f"{listed([f'{segment.address:#x}' for segment in found])}",
             "link without -Wl,--omagic, and without a linker script that merges code and data",
         )
 
 
-@rule("AOTI703", "insecure-search-path", "error")
-def insecure_search_path(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI703", "insecure-search-path", "error")
+def insecure_search_path(context: PluginContext) -> Iterator[RuleResult]:
     """Libraries are searched for in a place that others may write to.
 
     ## Why it matters
@@ -107,15 +107,15 @@ def insecure_search_path(context: Context) -> Iterator[Report]:
             why = f"{tag} names {entry}, relative to the current folder of the process"
         else:
             continue
-        yield Report(
+        yield RuleResult(
             f"searches for libraries where others may put them: {why}",
             "remove the entry, or use $ORIGIN/... for a folder beside the plugin",
             (entry,),
         )
 
 
-@rule("AOTI704", "absolute-search-path", "warning")
-def absolute_search_path(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI704", "absolute-search-path", "warning")
+def absolute_search_path(context: PluginContext) -> Iterator[RuleResult]:
     """Libraries are searched for in a folder of the build machine.
 
     ## Why it matters
@@ -138,7 +138,7 @@ def absolute_search_path(context: Context) -> Iterator[Report]:
         if entry.startswith("/") and not _below(entry, _SYSTEM) and not _below(entry, _SHARED)
     ]
     if found:
-        yield Report(
+        yield RuleResult(
             f"{found[0][0]} names {counted(len(found), 'folder')} of the build machine: "
             f"{listed([entry for _, entry in found])}",
             "use $ORIGIN/..., or no search path",
@@ -146,8 +146,8 @@ def absolute_search_path(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI705", "unprintable-names", "warning")
-def unprintable_names(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI705", "unprintable-names", "warning")
+def unprintable_names(context: PluginContext) -> Iterator[RuleResult]:
     """Names in the file hold control characters or bytes that are no text.
 
     ## Why it matters
@@ -164,7 +164,7 @@ def unprintable_names(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Audits that were read on a terminal and said what the file wanted them to say.
     """
-    elf = context.plugin.elf
+    elf = context.facts.elf
     exports = elf.exports
     names = {
         elf.soname or "",
@@ -183,7 +183,7 @@ def unprintable_names(context: Context) -> Iterator[Report]:
     }
     found = sorted(name for name in names if not name.isprintable())
     if found:
-        yield Report(
+        yield RuleResult(
             f"{counted(len(found), 'name')} with control characters or bytes that are no text: "
             f"{listed(found)}",
             "find out where the file comes from before you load it",
@@ -191,8 +191,8 @@ def unprintable_names(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI706", "needed-by-path", "warning")
-def needed_by_path(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI706", "needed-by-path", "warning")
+def needed_by_path(context: PluginContext) -> Iterator[RuleResult]:
     """A library is needed by its path, not by its name.
 
     ## Why it matters
@@ -208,9 +208,9 @@ def needed_by_path(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     A plugin that can't find a library which is installed and on the search path.
     """
-    found = [entry for entry in context.plugin.elf.needed if "/" in entry]
+    found = [entry for entry in context.facts.elf.needed if "/" in entry]
     if found:
-        yield Report(
+        yield RuleResult(
             f"needs {counted(len(found), 'library', 'libraries')} by path: {listed(found)}",
             "give the library a SONAME, and link it with -L and -l",
             tuple(found),

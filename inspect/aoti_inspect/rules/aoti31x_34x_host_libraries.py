@@ -1,25 +1,25 @@
-"""Rules of the third hundred: which libraries a host must bring, and who else defines its functions."""
+"""Rules AOTI310 to AOTI341: libraries that a host must provide, and who else defines its functions."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.torch_host import NEEDED_NAMES
 from aoti_inspect.facts import imports
-from aoti_inspect.rules.registry import Report, rule
+from aoti_inspect.rules.registry import RuleResult, plugin_rule
 from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PluginContext
 
 
-def _libtorch(context: Context) -> list[str]:
-    return [name for name in context.plugin.elf.needed if name.rpartition("/")[2] in NEEDED_NAMES]
+def _libtorch(context: PluginContext) -> list[str]:
+    return [name for name in context.facts.elf.needed if name.rpartition("/")[2] in NEEDED_NAMES]
 
 
-@rule("AOTI310", "needs-libtorch", "info")
-def needs_libtorch(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI310", "needs-libtorch", "info")
+def needs_libtorch(context: PluginContext) -> Iterator[RuleResult]:
     """LibTorch is in DT_NEEDED, so loading the plugin loads LibTorch.
 
     ## Why it matters
@@ -37,8 +37,8 @@ def needs_libtorch(context: Context) -> Iterator[Report]:
     "libtorch_cpu.so: cannot open shared object file" in a small host that has all the functions.
     """
     libraries = _libtorch(context)
-    if libraries and imports.is_plugin(context.plugin):
-        yield Report(
+    if libraries and imports.is_plugin(context.facts):
+        yield RuleResult(
             f"names {listed(libraries)} as needed: an ordinary dlopen works only where LibTorch is found",
             "for a host without LibTorch, compile with aot_inductor.link_libtorch=False (PyTorch 2.10 "
             "and later)",
@@ -46,8 +46,8 @@ def needs_libtorch(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI311", "host-must-export-shims", "info")
-def host_must_export_shims(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI311", "host-must-export-shims", "info")
+def host_must_export_shims(context: PluginContext) -> Iterator[RuleResult]:
     """No library in DT_NEEDED defines the host functions: the process must have them in its global scope.
 
     ## Why it matters
@@ -65,9 +65,9 @@ def host_must_export_shims(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "undefined symbol: aoti_torch_dtype_float32" in a process that has PyTorch loaded.
     """
-    shims = imports.names(context.plugin, "shim")
-    if shims and imports.is_plugin(context.plugin) and not _libtorch(context):
-        yield Report(
+    shims = imports.names(context.facts, "shim")
+    if shims and imports.is_plugin(context.facts) and not _libtorch(context):
+        yield RuleResult(
             f"names no provider of the {counted(len(shims), 'host function')} that it calls: the host must "
             "have them in the global scope first",
             "load it with aoti_loader, or open the host's library with RTLD_GLOBAL; import torch does "
@@ -76,8 +76,8 @@ def host_must_export_shims(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI312", "mixed-devices", "info")
-def mixed_devices(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI312", "mixed-devices", "info")
+def mixed_devices(context: PluginContext) -> Iterator[RuleResult]:
     """Operators of more than one device are called.
 
     ## Why it matters
@@ -94,14 +94,14 @@ def mixed_devices(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Illegal memory accesses of models where one small tensor stayed on the CPU.
     """
-    shims = imports.names(context.plugin, "shim")
+    shims = imports.names(context.facts, "shim")
     families = {
         device: [name for name in shims if name.startswith(f"aoti_torch_{device}_")]
         for device in ("cpu", "cuda", "xpu", "mps")
     }
     used = {device: found for device, found in families.items() if found}
     if len(used) > 1:
-        yield Report(
+        yield RuleResult(
             "calls operators of several devices: "
             + "; ".join(f"{device}: {listed(found)}" for device, found in used.items()),
             "if that is not intended, move the model's buffers to one device before export",
@@ -109,8 +109,8 @@ def mixed_devices(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI320", "host-vector-math", "info")
-def host_vector_math(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI320", "host-vector-math", "info")
+def host_vector_math(context: PluginContext) -> Iterator[RuleResult]:
     """Vector math functions (Sleef) are expected of the host.
 
     ## Why it matters
@@ -127,17 +127,17 @@ def host_vector_math(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "undefined symbol: Sleef_expf16_u10" in a host that has every `aoti_torch_*` function.
     """
-    found = imports.names(context.plugin, "sleef")
+    found = imports.names(context.facts, "sleef")
     if found:
-        yield Report(
+        yield RuleResult(
             f"expects {counted(len(found), 'vector math function')} of the host: {listed(found)}",
             "LibTorch and the built-in host have them; cpp.simdlen=1 avoids them",
             tuple(found),
         )
 
 
-@rule("AOTI321", "other-host-symbols", "warning")
-def other_host_symbols(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI321", "other-host-symbols", "warning")
+def other_host_symbols(context: PluginContext) -> Iterator[RuleResult]:
     """Symbols are needed that belong to no known interface, and name no library.
 
     ## Why it matters
@@ -154,7 +154,7 @@ def other_host_symbols(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "undefined symbol" for a helper that happened to be loaded on the build machine.
     """
-    plugin = context.plugin
+    plugin = context.facts
     others = imports.by_family(plugin).get("other", ())
     found = sorted({symbol.name for symbol in others if symbol.version is None})
     if not found or not imports.is_plugin(plugin):
@@ -172,7 +172,7 @@ def other_host_symbols(context: Context) -> Iterator[Report]:
     )
     providers = [name for name in plugin.elf.needed if not name.rpartition("/")[2].startswith(own)]
     where = f"perhaps from {listed(providers)}" if providers else "and no library in DT_NEEDED has them"
-    yield Report(
+    yield RuleResult(
         f"needs {counted(len(found), 'symbol')} of no known interface, {where}: {listed(found)}",
         "link with the library that defines them, or load it with RTLD_GLOBAL before the plugin",
         tuple(found),
@@ -180,8 +180,8 @@ def other_host_symbols(context: Context) -> Iterator[Report]:
     )
 
 
-@rule("AOTI330", "needs-proxy-executor", "warning")
-def needs_proxy_executor(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI330", "needs-proxy-executor", "warning")
+def needs_proxy_executor(context: PluginContext) -> Iterator[RuleResult]:
     """Operators without a C function are called through the host's proxy executor.
 
     ## Why it matters
@@ -200,8 +200,8 @@ def needs_proxy_executor(context: Context) -> Iterator[Report]:
     "Could not find schema for mylib::custom_op" in another process, and crashes of the bare library where the
     package works.
     """
-    if imports.PROXY_EXECUTOR in imports.names(context.plugin, "shim"):
-        yield Report(
+    if imports.PROXY_EXECUTOR in imports.names(context.facts, "shim"):
+        yield RuleResult(
             "calls custom operators through the host's proxy executor: it needs the extern nodes' JSON and "
             "the operators' library",
             "ship the .pt2 package rather than the bare .so, and load the library that registers the "
@@ -210,8 +210,8 @@ def needs_proxy_executor(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI340", "defines-host-functions", "error")
-def defines_host_functions(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI340", "defines-host-functions", "error")
+def defines_host_functions(context: PluginContext) -> Iterator[RuleResult]:
     """The file itself defines host functions (`aoti_torch_*`).
 
     ## Why it matters
@@ -229,10 +229,10 @@ def defines_host_functions(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Crashes in `aoti_torch_get_data_ptr` in a process that has both LibTorch and ExecuTorch.
     """
-    exports = context.plugin.elf.exports
+    exports = context.facts.elf.exports
     if exports.shims:
         plugin = bool(exports.container)
-        yield Report(
+        yield RuleResult(
             f"defines {counted(len(exports.shims), 'host function')} itself: {listed(exports.shims)}; with "
             "another provider in the process, load order decides which one is called"
             if plugin
@@ -245,8 +245,8 @@ def defines_host_functions(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI341", "prefixed-host-functions", "info")
-def prefixed_host_functions(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI341", "prefixed-host-functions", "info")
+def prefixed_host_functions(context: PluginContext) -> Iterator[RuleResult]:
     """Host functions are called under a prefix of their own.
 
     ## Why it matters
@@ -262,10 +262,10 @@ def prefixed_host_functions(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Plugins that are taken for broken because a plain PyTorch lacks all their functions.
     """
-    found = imports.names(context.plugin, "prefixed-shim")
+    found = imports.names(context.facts, "prefixed-shim")
     if found:
         prefixes = sorted({name.partition("aoti_torch_")[0] for name in found})
-        yield Report(
+        yield RuleResult(
             f"calls {counted(len(found), 'host function')} with the prefix {listed(prefixes)}: "
             f"{listed(found)}",
             "load it in the host with that prefix, or compile it without one",

@@ -1,17 +1,17 @@
-"""Rules of the third hundred: the host's C functions (shims) that a plugin calls."""
+"""Rules AOTI301 to AOTI304: the host's C functions (shims) that a plugin calls."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.facts import compiler, imports
 from aoti_inspect.facts.symbol_families import family
-from aoti_inspect.rules.registry import Report, Unchecked, rule
+from aoti_inspect.rules.registry import RuleResult, Unchecked, plugin_rule
 from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PluginContext
 
 _FAMILY_TITLES = {
     "libtorch-c++": "C++ functions of LibTorch",
@@ -37,8 +37,8 @@ def shim_family(name: str) -> str:
     return _FAMILY_TITLES.get(kind, "others")
 
 
-@rule("AOTI301", "missing-host-functions", "error")
-def missing_host_functions(context: Context) -> Iterator[Report | Unchecked]:
+@plugin_rule("AOTI301", "missing-host-functions", "error")
+def missing_host_functions(context: PluginContext) -> Iterator[RuleResult | Unchecked]:
     """A required host lacks functions that the plugin calls.
 
     ## Why it matters
@@ -76,7 +76,7 @@ def missing_host_functions(context: Context) -> Iterator[Report | Unchecked]:
             label = f"{name} ({shim.first})" if shim else name
             families.setdefault(shim_family(name), []).append(label)
         parts = "; ".join(f"{title}: {listed(names)}" for title, names in families.items())
-        yield Report(
+        yield RuleResult(
             f"{listed(hosts, 12)} {'lacks' if len(hosts) == 1 else 'lack'} "
             f"{counted(len(missing), 'function')} that it calls: {parts}",
             _help(missing),
@@ -101,8 +101,8 @@ def _help(missing: tuple[str, ...]) -> str:
     return "; ".join(reasons[-3:])
 
 
-@rule("AOTI302", "unknown-host-function", "warning")
-def unknown_host_function(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI302", "unknown-host-function", "warning")
+def unknown_host_function(context: PluginContext) -> Iterator[RuleResult]:
     """A function is called that looks like the host API's, but is in no known PyTorch.
 
     ## Why it matters
@@ -121,7 +121,7 @@ def unknown_host_function(context: Context) -> Iterator[Report]:
     """
     from aoti_abi.shim_catalogue import lookup
 
-    unknown = [name for name in imports.names(context.plugin, "shim") if lookup(name) is None]
+    unknown = [name for name in imports.names(context.facts, "shim") if lookup(name) is None]
     if not unknown:
         return
     from aoti_abi.slim_host import EXECUTORCH_SLIM
@@ -129,14 +129,14 @@ def unknown_host_function(context: Context) -> Iterator[Report]:
     slim = [name for name in unknown if name in EXECUTORCH_SLIM]
     nowhere = [name for name in unknown if name not in EXECUTORCH_SLIM]
     if slim:
-        yield Report(
+        yield RuleResult(
             f"calls {counted(len(slim), 'function')} that only ExecuTorch's CUDA backend has: {listed(slim)}",
             "load it in ExecuTorch, or compile it without ExecuTorch's custom operators",
             tuple(slim),
             "info",
         )
     if nowhere:
-        yield Report(
+        yield RuleResult(
             f"calls {counted(len(nowhere), 'host function')} that no PyTorch up to 2.14 has: "
             f"{listed(nowhere)}",
             "load it in the host that it was compiled for, or make the operator a registered custom operator",
@@ -144,8 +144,8 @@ def unknown_host_function(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI303", "changed-host-function", "warning")
-def changed_host_function(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI303", "changed-host-function", "warning")
+def changed_host_function(context: PluginContext) -> Iterator[RuleResult]:
     """A host takes other arguments for a function than the plugin passes.
 
     ## Why it matters
@@ -165,7 +165,7 @@ def changed_host_function(context: Context) -> Iterator[Report]:
     hosts = [
         v.host.partition("==")[2].partition("+")[0] for v in context.verdicts if v.host.startswith("torch==")
     ]
-    found = compiler.fingerprint(context.plugin) if hosts else None
+    found = compiler.fingerprint(context.facts) if hosts else None
     if found is None:
         return
     from aoti_abi.shim_catalogue import lookup
@@ -173,7 +173,7 @@ def changed_host_function(context: Context) -> Iterator[Report]:
 
     oldest, latest = parse_version(found.oldest), parse_version(found.newest)
     changed: dict[str, list[str]] = {}
-    for name in imports.names(context.plugin, "shim"):
+    for name in imports.names(context.facts, "shim"):
         shim = lookup(name)
         for version in shim.changed if shim else ():
             change = parse_version(version)
@@ -183,7 +183,7 @@ def changed_host_function(context: Context) -> Iterator[Report]:
                     changed.setdefault(name, []).append(f"torch=={host}")
     if changed:
         affected = sorted({host for hosts in changed.values() for host in hosts})
-        yield Report(
+        yield RuleResult(
             f"passes other arguments than {listed(affected)} {'takes' if len(affected) == 1 else 'take'} to "
             f"{listed(sorted(changed))}",
             f"use a host of PyTorch {found.range}, or compile it with the host's version",
@@ -191,8 +191,8 @@ def changed_host_function(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI304", "required-host-refuses", "error")
-def required_host_refuses(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI304", "required-host-refuses", "error")
+def required_host_refuses(context: PluginContext) -> Iterator[RuleResult]:
     """A required host does not load the plugin, for another reason than missing functions.
 
     ## Why it matters
@@ -210,7 +210,7 @@ def required_host_refuses(context: Context) -> Iterator[Report]:
     """
     for verdict in context.verdicts:
         if verdict.outcome == "will not load" and not verdict.missing:
-            yield Report(
+            yield RuleResult(
                 f"{verdict.host} does not load it: {'; '.join(verdict.reasons) or 'no reason was given'}",
                 "follow the other findings, or require another host",
                 (verdict.host,),

@@ -1,4 +1,4 @@
-"""Rules of the fifth hundred: GPU code and the CUDA libraries."""
+"""Rules AOTI501 to AOTI510: GPU code and the CUDA libraries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aoti_inspect.facts import imports
 from aoti_inspect.facts.predicates import cubin_runs_on
 from aoti_inspect.facts.releases import PTX_CUDA
 from aoti_inspect.facts.version_needs import number_of
-from aoti_inspect.rules.registry import Report, Unchecked, rule
+from aoti_inspect.rules.registry import RuleResult, Unchecked, plugin_rule
 from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from aoti_inspect.facts.records import PluginFacts
     from aoti_inspect.facts.symbol_families import Family
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PluginContext
 
 #: The libraries that CUDA's functions come from, by family.
 _CUDA_LIBRARIES: tuple[tuple[Family, str], ...] = (
@@ -36,8 +36,8 @@ def _code(plugin: PluginFacts) -> tuple[set[int], set[int]]:
     return cubins, ptx
 
 
-@rule("AOTI501", "no-code-for-gpu", "error")
-def no_code_for_gpu(context: Context) -> Iterator[Report | Unchecked]:
+@plugin_rule("AOTI501", "no-code-for-gpu", "error")
+def no_code_for_gpu(context: PluginContext) -> Iterator[RuleResult | Unchecked]:
     """There is no GPU code that the target's GPU runs.
 
     ## Why it matters
@@ -55,7 +55,7 @@ def no_code_for_gpu(context: Context) -> Iterator[Report | Unchecked]:
     ## Reports it prevents
     "no kernel image is available for execution on the device" on another GPU than the one that compiled it.
     """
-    sm, plugin = context.target.sm, context.plugin
+    sm, plugin = context.target.sm, context.facts
     if sm is None or not plugin.gpu:
         return
     cubins, ptx = _code(plugin)
@@ -68,15 +68,15 @@ def no_code_for_gpu(context: Context) -> Iterator[Report | Unchecked]:
         return
     has = listed(_labels(cubins, "sm_") + _labels(ptx, "compute_"), 8)
     hint = "no PTX" if not ptx else "its PTX is for later GPUs"
-    yield Report(
+    yield RuleResult(
         f"has GPU code for {has} only, and {hint}; the target is sm_{sm}",
         "compile it on such a GPU, or with aot_inductor.emit_multi_arch_kernel=True, which adds PTX",
         tuple(_labels(cubins, "sm_") + _labels(ptx, "compute_")),
     )
 
 
-@rule("AOTI502", "gpu-code-from-ptx", "warning")
-def gpu_code_from_ptx(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI502", "gpu-code-from-ptx", "warning")
+def gpu_code_from_ptx(context: PluginContext) -> Iterator[RuleResult]:
     """The target's GPU runs the plugin only through PTX.
 
     ## Why it matters
@@ -95,10 +95,10 @@ def gpu_code_from_ptx(context: Context) -> Iterator[Report]:
     sm = context.target.sm
     if sm is None:
         return
-    cubins, ptx = _code(context.plugin)
+    cubins, ptx = _code(context.facts)
     usable = [level for level in ptx if level <= sm]
     if usable and not any(cubin_runs_on(cubin, sm) for cubin in cubins):
-        yield Report(
+        yield RuleResult(
             f"runs on sm_{sm} only through its PTX for compute_{max(usable)}, which the driver compiles "
             "at first load",
             f"compile it on a GPU of sm_{sm}",
@@ -106,8 +106,8 @@ def gpu_code_from_ptx(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI503", "gpu-architectures", "info")
-def gpu_architectures(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI503", "gpu-architectures", "info")
+def gpu_architectures(context: PluginContext) -> Iterator[RuleResult]:
     """Which GPUs the plugin has code for.
 
     ## Why it matters
@@ -123,27 +123,27 @@ def gpu_architectures(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Artifacts that turn out to be for one GPU only after they were deployed.
     """
-    cubins, ptx = _code(context.plugin)
+    cubins, ptx = _code(context.facts)
     if not cubins and not ptx:
         return
     parts = []
     if cubins:
-        count = sum(image.kind == "cubin" for image in context.plugin.gpu)
+        count = sum(image.kind == "cubin" for image in context.facts.gpu)
         parts.append(f"{counted(count, 'cubin')} for {listed(_labels(cubins, 'sm_'), 8)}")
     if ptx:
         parts.append(f"PTX from compute_{min(ptx)} on, so it runs on that and every later GPU")
     else:
         ranges = [f"{sm // 10}.{sm % 10} and later {sm // 10}.x" for sm in sorted(cubins)]
         parts.append(f"no PTX, so it runs on GPUs of compute capability {listed(ranges)} only")
-    yield Report(
+    yield RuleResult(
         f"has {' and '.join(parts)}",
         None if ptx else "aot_inductor.emit_multi_arch_kernel=True adds PTX for later GPUs",
         tuple(_labels(cubins, "sm_") + _labels(ptx, "compute_")),
     )
 
 
-@rule("AOTI504", "ptx-version", "info")
-def ptx_version(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI504", "ptx-version", "info")
+def ptx_version(context: PluginContext) -> Iterator[RuleResult]:
     """Which driver the PTX in the plugin needs.
 
     ## Why it matters
@@ -161,18 +161,18 @@ def ptx_version(context: Context) -> Iterator[Report]:
     """
     versions = {
         image.ptx_version
-        for image in context.plugin.gpu
+        for image in context.facts.gpu
         if image.ptx_version and number_of(f"PTX_{image.ptx_version}", "PTX_")
     }
     if versions:
         top = max(versions, key=parse_version)
         known = PTX_CUDA.get(top)
         needs = f"CUDA {known[0]}, driver {known[1]} or later" if known else "a driver newer than this table"
-        yield Report(f"its PTX has version {top}: needs {needs}", None, tuple(sorted(versions)))
+        yield RuleResult(f"its PTX has version {top}: needs {needs}", None, tuple(sorted(versions)))
 
 
-@rule("AOTI505", "external-cubins", "warning")
-def external_cubins(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI505", "external-cubins", "warning")
+def external_cubins(context: PluginContext) -> Iterator[RuleResult]:
     """GPU code is read from separate files.
 
     ## Why it matters
@@ -191,22 +191,22 @@ def external_cubins(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "CUDA driver error: file not found" on every machine but the one that compiled the model.
     """
-    plugin, entry = context.plugin, context.entry
+    plugin, origin = context.facts, context.origin
     if plugin.gpu or "cuModuleLoad" not in imports.names(plugin, "cuda-driver"):
         return
     paths = plugin.cubin_paths
-    if paths and entry is not None and entry.beside is not None:
-        beside = entry.beside
+    if paths and origin is not None and origin.beside is not None:
+        beside = origin.beside
         missing = tuple(path for path in paths if path.rpartition("/")[2] not in beside)
         if missing:
-            yield Report(
+            yield RuleResult(
                 f"opens GPU code that is not in its package: {listed(missing)}",
                 "make the package again; it lost its *.cubin files",
                 missing,
                 "error",
             )
     else:
-        yield Report(
+        yield RuleResult(
             "opens its GPU code by path (cuModuleLoad), and has none in itself"
             + (f": {listed(paths)}" if paths else ""),
             "ship the *.cubin files and pass their directory, or compile with "
@@ -215,8 +215,8 @@ def external_cubins(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI510", "cuda-library-not-needed", "warning")
-def cuda_library_not_needed(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI510", "cuda-library-not-needed", "warning")
+def cuda_library_not_needed(context: PluginContext) -> Iterator[RuleResult]:
     """CUDA functions are used without naming their library in DT_NEEDED.
 
     ## Why it matters
@@ -234,12 +234,12 @@ def cuda_library_not_needed(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "undefined symbol: cudaMalloc" in a process that never loaded the CUDA runtime.
     """
-    plugin = context.plugin
+    plugin = context.facts
     brought = bool(imports.needs_library(plugin, "libtorch_cuda.so", "libc10_cuda.so"))
     for kind, library in _CUDA_LIBRARIES:
         used = imports.names(plugin, kind)
         if used and not imports.needs_library(plugin, library):
-            yield Report(
+            yield RuleResult(
                 f"uses {counted(len(used), 'function')} of {library}, which DT_NEEDED does not name"
                 f"{', though LibTorch brings it along' if brought else ''}: {listed(used)}",
                 f"link with -l{library[3:-3]}, or open {library} with RTLD_GLOBAL first",

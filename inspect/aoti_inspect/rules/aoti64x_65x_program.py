@@ -1,21 +1,21 @@
-"""Rules of the sixth hundred about programs, delegates and what a plugin calls through its host."""
+"""Rules AOTI640 to AOTI650: programs, delegates, and what a plugin calls through its host."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.facts import imports
 from aoti_inspect.rules.package_scope import of_package
-from aoti_inspect.rules.registry import Report, rule
+from aoti_inspect.rules.registry import RuleResult, package_rule, plugin_rule
 from aoti_inspect.wording import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PackageContext, PluginContext
 
 
-@rule("AOTI640", "duplicate-key", "error")
-def duplicate_key(context: Context) -> Iterator[Report]:
+@package_rule("AOTI640", "duplicate-key", "error")
+def duplicate_key(context: PackageContext) -> Iterator[RuleResult]:
     """Two pieces of named data have one key.
 
     ## Why it matters
@@ -33,8 +33,8 @@ def duplicate_key(context: Context) -> Iterator[Report]:
     yield from of_package(context, "duplicate-key", "write the program and its data again, together")
 
 
-@rule("AOTI641", "duplicate-method", "error")
-def duplicate_method(context: Context) -> Iterator[Report]:
+@package_rule("AOTI641", "duplicate-method", "error")
+def duplicate_method(context: PackageContext) -> Iterator[RuleResult]:
     """Two methods of the program have one name.
 
     ## Why it matters
@@ -52,8 +52,8 @@ def duplicate_method(context: Context) -> Iterator[Report]:
     yield from of_package(context, "duplicate-method", "export the program again")
 
 
-@rule("AOTI642", "missing-plugin", "error")
-def missing_plugin(context: Context) -> Iterator[Report]:
+@package_rule("AOTI642", "missing-plugin", "error")
+def missing_plugin(context: PackageContext) -> Iterator[RuleResult]:
     """A delegate's plugin is in no named data.
 
     ## Why it matters
@@ -72,8 +72,8 @@ def missing_plugin(context: Context) -> Iterator[Report]:
     yield from of_package(context, "missing-plugin", "put the .ptd that belongs to the program beside it")
 
 
-@rule("AOTI643", "malformed-payload", "error")
-def malformed_payload(context: Context) -> Iterator[Report]:
+@package_rule("AOTI643", "malformed-payload", "error")
+def malformed_payload(context: PackageContext) -> Iterator[RuleResult]:
     """A delegate's payload can't be decoded.
 
     ## Why it matters
@@ -92,8 +92,8 @@ def malformed_payload(context: Context) -> Iterator[Report]:
     yield from of_package(context, "malformed-payload", "export the program again")
 
 
-@rule("AOTI644", "unknown-payload", "error")
-def unknown_payload(context: Context) -> Iterator[Report]:
+@package_rule("AOTI644", "unknown-payload", "error")
+def unknown_payload(context: PackageContext) -> Iterator[RuleResult]:
     """A delegate's payload has a version that is not known.
 
     ## Why it matters
@@ -114,8 +114,8 @@ def unknown_payload(context: Context) -> Iterator[Report]:
     )
 
 
-@rule("AOTI645", "method-not-whole", "info")
-def method_not_whole(context: Context) -> Iterator[Report]:
+@package_rule("AOTI645", "method-not-whole", "info")
+def method_not_whole(context: PackageContext) -> Iterator[RuleResult]:
     """A method runs more than its AOTInductor plugin.
 
     ## Why it matters
@@ -131,21 +131,18 @@ def method_not_whole(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Results of a part of the model taken for those of all of it.
     """
-    artifact = context.artifact
-    if artifact is None or context.entry is not None:
-        return
-    for model in artifact.models.values():
+    for model in context.artifact.models.values():
         if model.plugins and (model.operators or model.other_delegates):
             others = [*model.operators, *(f"the delegate {name}" for name in model.other_delegates)]
-            yield Report(
+            yield RuleResult(
                 f"method {model.name!r} is not one plugin: it also runs {listed(others)}",
                 "run it with ExecuTorch, or lower all of it to one delegate",
                 (*model.operators, *model.other_delegates),
             )
 
 
-@rule("AOTI646", "custom-operators", "warning")
-def custom_operators(context: Context) -> Iterator[Report]:
+@package_rule("AOTI646", "custom-operators", "warning")
+def custom_operators(context: PackageContext) -> Iterator[RuleResult]:
     """The plugin calls operators that its package does not contain.
 
     ## Why it matters
@@ -164,21 +161,18 @@ def custom_operators(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "Could not find schema for mylib::scale" in another process than the one that exported.
     """
-    artifact = context.artifact
-    if artifact is None or context.entry is not None:
-        return
-    for model in artifact.models.values():
+    for model in context.artifact.models.values():
         names = [*model.proxy_operators, *(f"the custom object {name}" for name in model.custom_objects)]
         if names:
-            yield Report(
+            yield RuleResult(
                 f"{model.name!r} calls {listed(names)} through its host: their library is not in the package",
                 "load the library that registers them into the process first; in C++ too",
                 (*model.proxy_operators, *model.custom_objects),
             )
 
 
-@rule("AOTI647", "missing-operator-list", "error")
-def missing_operator_list(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI647", "missing-operator-list", "error")
+def missing_operator_list(context: PluginContext) -> Iterator[RuleResult]:
     """The plugin needs a list of operators that is not there.
 
     ## Why it matters
@@ -194,19 +188,19 @@ def missing_operator_list(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Crashes of a `.so` that works as a `.pt2`.
     """
-    entry = context.entry
-    if entry is None or entry.extern_nodes is not None or entry.delegate is not None:
+    origin = context.origin
+    if origin is None or origin.extern_nodes is not None or origin.delegate is not None:
         return
-    if any(symbol.name == imports.PROXY_EXECUTOR for symbol in context.plugin.elf.undefined):
-        yield Report(
+    if any(symbol.name == imports.PROXY_EXECUTOR for symbol in context.facts.elf.undefined):
+        yield RuleResult(
             "it calls operators through its host, and the JSON that lists them is not beside it",
             "ship the JSON with the library's name that lies beside it in the export",
             (imports.PROXY_EXECUTOR,),
         )
 
 
-@rule("AOTI648", "mixed-cxx-runtimes", "warning")
-def mixed_cxx_runtimes(context: Context) -> Iterator[Report]:
+@package_rule("AOTI648", "mixed-cxx-runtimes", "warning")
+def mixed_cxx_runtimes(context: PackageContext) -> Iterator[RuleResult]:
     """The plugins of one artifact use different C++ libraries.
 
     ## Why it matters
@@ -221,11 +215,9 @@ def mixed_cxx_runtimes(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     A host in which one of two models loads.
     """
-    if context.artifact is None or context.entry is not None:
-        return
-    runtimes = {plugin.cxx_runtime: plugin.name for plugin in context.siblings if plugin.cxx_runtime}
+    runtimes = {plugin.cxx_runtime: plugin.name for plugin in context.plugins if plugin.cxx_runtime}
     if len(runtimes) > 1:
-        yield Report(
+        yield RuleResult(
             "its plugins were compiled against different C++ libraries: "
             f"{listed([f'{name} ({runtime})' for runtime, name in sorted(runtimes.items())])}",
             "compile all of them with the same compiler and standard library",
@@ -233,8 +225,8 @@ def mixed_cxx_runtimes(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI649", "variant-without-code", "error")
-def variant_without_code(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI649", "variant-without-code", "error")
+def variant_without_code(context: PluginContext) -> Iterator[RuleResult]:
     """A variant does not hold the GPU code that it is listed for.
 
     ## Why it matters
@@ -249,28 +241,28 @@ def variant_without_code(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "no kernel image is available" from a program that claims to support the GPU.
     """
-    entry = context.entry
-    if entry is None or entry.variant is None or not entry.variant.target_sm:
+    origin = context.origin
+    if origin is None or origin.variant is None or not origin.variant.target_sm:
         return
-    variant, images = entry.variant, context.plugin.gpu
+    variant, images = origin.variant, context.facts.gpu
     native = {image.architecture for image in images if image.kind == "cubin"}
     ptx = {image.architecture for image in images if image.kind == "ptx"}
     if not variant.fallback_only and variant.target_sm not in native:
         found = listed([f"sm_{number}" for number in sorted(native)]) or "none"
-        yield Report(
+        yield RuleResult(
             f"it is listed for sm_{variant.target_sm}, but the machine code in it is for: {found}",
             "export the program again",
         )
     if variant.ptx_compute and variant.ptx_compute not in ptx:
         found = listed([f"compute_{number}" for number in sorted(ptx)]) or "none"
-        yield Report(
+        yield RuleResult(
             f"it is listed with PTX for compute_{variant.ptx_compute}, but the PTX in it is for: {found}",
             "export the program again",
         )
 
 
-@rule("AOTI650", "device-differs", "info")
-def device_differs(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI650", "device-differs", "info")
+def device_differs(context: PluginContext) -> Iterator[RuleResult]:
     """The delegate's name speaks of a GPU, and its plugin has no code for one.
 
     ## Why it matters
@@ -285,14 +277,14 @@ def device_differs(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Segmentation faults of test programs that were compiled without a GPU.
     """
-    entry = context.entry
-    if entry is None or entry.delegate is None or context.plugin.gpu:
+    origin = context.origin
+    if origin is None or origin.delegate is None or context.facts.gpu:
         return
-    if "cuda" in entry.delegate.id.lower() and not any(
-        n.startswith("libcuda") for n in context.plugin.elf.needed
+    if "cuda" in origin.delegate.id.lower() and not any(
+        n.startswith("libcuda") for n in context.facts.elf.needed
     ):
-        yield Report(
-            f"its delegate is {entry.delegate.id!r}, but the plugin has no GPU code: it runs on the CPU",
+        yield RuleResult(
+            f"its delegate is {origin.delegate.id!r}, but the plugin has no GPU code: it runs on the CPU",
             "run it with --device cpu",
-            (entry.delegate.id,),
+            (origin.delegate.id,),
         )
