@@ -44,8 +44,9 @@ bench: $(VENV)/.test ## measure, side by side with the peers
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/bench_artifacts.py
 	$(BIN)/python benchmarks/bench_run.py
 
-docs: $(VENV)/.core ## write the pages of the rules anew
+docs: $(VENV)/.core ## write the pages of the rules and the schema of the report anew
 	$(BIN)/python docs/generate_rules.py
+	$(BIN)/python docs/generate_schema.py
 
 wheel: $(VENV)/.venv ## build the wheel into dist/
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

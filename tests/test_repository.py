@@ -42,9 +42,3 @@ def test_scripts_in_benchmarks_and_docs_shadow_no_standard_module() -> None:
 def test_every_package_is_typed() -> None:
     for package in ("abi/aoti_abi", "inspect/aoti_inspect", "loader/aoti_loader", "executor/aoti_executor"):
         assert (ROOT / package / "py.typed").exists()
-
-
-def test_one_version_number() -> None:
-    from aoti_inspect.command.cli import VERSION
-
-    assert f'version = "{VERSION}"' in (ROOT / "pyproject.toml").read_text()
