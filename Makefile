@@ -25,7 +25,7 @@ demo: $(VENV)/.core ## audit a real plugin, then run it without PyTorch
 	@$(BIN)/aoti-run $(PLUGIN) --input $(PLUGIN:.so=.npz) --bench 1000
 
 test: $(VENV)/.test ## run the tests
-	$(PYTEST) tests/abi tests/inspect tests/test_repository.py
+	$(PYTEST) tests/abi tests/inspect tests/test_repository.py tests/test_behaviours.py
 	$(PYTEST) tests/shim
 	$(PYTEST) tests/loader tests/executor
 

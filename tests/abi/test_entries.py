@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 import struct
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -131,7 +133,7 @@ def test_L6_an_array_that_runs_into_a_guard_page_is_rejected(guarded: Guarded, e
 @pytest.mark.parametrize(
     "address", [1, 8, 0xDEAD0000, 1 << 47, 1 << 63, (1 << 64) - 16, 1 << 64, 1 << 70, -16]
 )
-def test_L6_an_array_at_a_wild_address_is_rejected(address: int) -> None:
+def test_L6_P8_an_array_at_a_wild_address_is_rejected(address: int) -> None:
     with pytest.raises(InvalidProgram):
         read_entries(address, 1)
 
@@ -254,7 +256,7 @@ def test_memory_past_the_end_of_a_truncated_file_is_not_touched(tmp_path: object
 Array = AOTInductorConstantMapEntry * 2
 
 
-def test_L3_extraction_returns_what_the_container_lists() -> None:
+def test_L3_P1_extraction_returns_what_the_container_lists() -> None:
     text = ctypes.create_string_buffer(b"weight")
     array = Array()
     array[0].name, array[0].handle = ctypes.addressof(text), 0x10
@@ -277,8 +279,25 @@ def test_L3_extraction_returns_what_the_container_lists() -> None:
 
 
 @pytest.mark.parametrize("words", ["no such map", None])
-def test_L6_an_extraction_error_keeps_the_plugins_words(words: str | None) -> None:
+def test_L6_R14_an_extraction_error_keeps_the_plugins_words(words: str | None) -> None:
     with pytest.raises(InvalidProgram, match="could not list its constants: error 1") as caught:
         extract_entries(lambda *_: 1, 7, last_error=lambda: words)
     assert caught.value.cause == words
     assert isinstance(caught.value, AotiError)
+
+
+def test_R6_nothing_else_decodes_the_entries() -> None:
+    """Other modules get their entries from `extract_entries`, which validates them."""
+    root = Path(__file__).resolve().parents[2]
+    sources = {
+        path: path.read_text()
+        for folder in ("abi", "inspect", "loader", "executor")
+        for path in (root / folder).rglob("*.py")
+    }
+    decoding = {
+        path.stem for path, text in sources.items() if re.search(r"\b(read_entries\(|EntryPointer\b)", text)
+    }
+    assert decoding <= {"entries", "structs", "prototypes"}
+    asking = [text for text in sources.values() if '.function("ExtractConstantsMapEntries")' in text]
+    assert asking
+    assert all("extract_entries(" in text for text in asking)

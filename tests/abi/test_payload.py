@@ -70,7 +70,7 @@ def test_L10_only_the_first_newline_separates():
     ("method", "so_key", "weights_key"),
     [("decode", "decode_so_blob", "decode_weights_blob"), ("", "so_blob", "weights_blob")],
 )
-def test_L10_empty_payload_follows_the_method_name(method, so_key, weights_key):
+def test_L10_Q5_empty_payload_follows_the_method_name(method, so_key, weights_key):
     payload = parse_payload(b"", method)
     assert (payload.kind, payload.variants[0].so_key, payload.weights_key) == ("legacy", so_key, weights_key)
 
@@ -121,7 +121,7 @@ def test_L11_version_5_has_a_fallback():
     assert payload.variants[1] == Variant("fallback", 80, 80, True)
 
 
-def test_L11_version_0_may_be_untargeted():
+def test_L11_N15_version_0_may_be_untargeted():
     payload = parse_payload(variants(0, (0, 0, "so")))
     assert select_variant(payload.variants, None) == (Variant("so"), False)
 
@@ -163,7 +163,7 @@ def test_L11_an_unknown_version_is_named(name):
         (variants(5, (80, 80, "a", 1), (90, 90, "b", 0)), "PTX of its own"),
     ],
 )
-def test_L11_damaged_metadata_is_refused(data, words):
+def test_L11_N14_damaged_metadata_is_refused(data, words):
     with pytest.raises(InvalidProgram, match=words):
         parse_payload(data)
 
@@ -180,7 +180,7 @@ def test_L11_exact_target_first_then_the_newest_ptx_that_fits(sm, key, ptx):
     assert (variant.so_key, through_ptx) == (key, ptx)
 
 
-def test_L11_no_fitting_variant_names_the_gpu_and_the_variants():
+def test_L11_N17_no_fitting_variant_names_the_gpu_and_the_variants():
     with pytest.raises(NotSupported, match=r"sm_75.*sm_90 with PTX compute_90.*sm_120"):
         select_variant(VARIANTS, 75)
 

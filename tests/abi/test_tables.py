@@ -74,7 +74,7 @@ def test_compiled_by_none(exports: set[str]) -> None:
     assert compiled_by(exports) is None
 
 
-def test_L1_run_needs_every_required_function() -> None:
+def test_L1_N1_run_needs_every_required_function() -> None:
     states = {state.feature.name: state for state in evaluate(())}
     assert states["run"].missing == REQUIRED
     assert len(REQUIRED) == 5
@@ -101,7 +101,7 @@ def test_L1_run_needs_every_required_function() -> None:
         (f"{C}GetConstantType", {"constant-types"}),
     ],
 )
-def test_L2_each_absent_function_costs_named_features(absent: str, lost: set[str]) -> None:
+def test_L2_N3_each_absent_function_costs_named_features(absent: str, lost: set[str]) -> None:
     exports = exports_of("2.14") - {absent}
     states = [state for state in evaluate(exports) if not state.available]
     assert {state.feature.name for state in states} == lost

@@ -24,7 +24,7 @@ def mlp():
         yield container
 
 
-def test_E1_wrong_number_of_inputs_names_all_numbers(mlp):
+def test_E1_N39_wrong_number_of_inputs_names_all_numbers(mlp):
     for inputs in ([], [np.zeros((8, 16), "f")] * 2):
         with pytest.raises(
             InvalidArgument, match=rf"takes 1 input and gives 1 output; {len(inputs)} were given"
@@ -62,7 +62,7 @@ def test_number_of_models_is_checked(synthetic, num_models):
 
 
 @pytest.mark.parametrize("device", ["gpu", "cpu:", "cpu:x", "", "cuda:-1", "cpu:1:2"])
-def test_B53_device_text_is_checked(synthetic, device):
+def test_N26_device_text_is_checked(synthetic, device):
     with pytest.raises(InvalidArgument, match="no device"):
         Container(synthetic(), device=device)
 
@@ -88,7 +88,7 @@ def test_creation_that_gives_no_handle_is_an_error(synthetic):
         ({"FAILS_PASSING": 1}, 10, "failed while passing"),
     ],
 )
-def test_E5_E6_failed_run_frees_every_handle_and_keeps_the_words(
+def test_E5_E6_N51_N52_failed_run_frees_every_handle_and_keeps_the_words(
     synthetic, live_tensors, macros, code, words
 ):
     with Container(synthetic(INPUTS=3, OUTPUTS=2, **macros)) as container:
@@ -133,7 +133,7 @@ def test_E5_successful_run_leaves_nothing_behind(synthetic, live_tensors):
         assert live_tensors() == before
 
 
-def test_E5_input_that_the_host_refuses_frees_those_made_before_it(synthetic, live_tensors):
+def test_E5_N49_input_that_the_host_refuses_frees_those_made_before_it(synthetic, live_tensors):
     from aoti_executor.views import View
 
     with Container(synthetic(INPUTS=2)) as container:
@@ -196,7 +196,7 @@ def test_no_outputs(synthetic, live_tensors, exported):
         assert live_tensors() == before
 
 
-def test_no_inputs(synthetic):
+def test_N36_no_inputs(synthetic):
     with Container(synthetic(INPUTS=0, OUTPUTS=1)) as container:
         assert container.run([]) == [None]
 
@@ -232,7 +232,7 @@ def test_E7_threads_share_one_model_with_equal_results(arrays):
         assert not wrong
 
 
-def test_D3_close_twice_deletes_once(synthetic, exported):
+def test_D3_N57_close_twice_deletes_once(synthetic, exported):
     plugin = synthetic()
     container = Container(plugin)
     before = exported(plugin, "deleted_count")()
@@ -282,7 +282,7 @@ def test_D3_plugin_closed_before_its_container_stays_until_it_is_gone(synthetic)
     assert plugin.closed
 
 
-def test_B40_tensors_outlive_container_and_plugin(arrays):
+def test_tensors_outlive_container_and_plugin(arrays):
     inputs, outputs = arrays(PLUGINS / "mlp.npz")
     with load(PLUGINS / "mlp.so", host="builtin") as plugin, Container(plugin) as container:
         result = container.run(inputs)[0]
@@ -312,7 +312,7 @@ def test_D3_exit_with_everything_open_is_clean(child):
     assert out == "done\n"
 
 
-def test_D3_B41_nothing_is_deleted_at_interpreter_exit(child, compile_library):
+def test_D3_nothing_is_deleted_at_interpreter_exit(child, compile_library):
     """Threads may still run, and static objects of the plugin may be gone: the system frees it all."""
     path = compile_library(
         Path(__file__).with_name("sources").joinpath("plugin.c").read_text(),
@@ -332,6 +332,13 @@ def test_D3_B41_nothing_is_deleted_at_interpreter_exit(child, compile_library):
         path,
     )
     assert out == "deleted\ndone\n"
+
+
+def test_Q3_results_have_the_size_that_the_plugin_returned(synthetic):
+    with Container(synthetic()) as container:
+        for size in (3, 7, 0, 5):
+            (result,) = container.run([np.arange(float(size))])
+            np.testing.assert_array_equal(result.numpy(), np.arange(float(size)))
 
 
 def test_shapes_without_end_do_not_fill_the_memory(synthetic):
@@ -357,7 +364,7 @@ def test_plugin_that_needs_pytorchs_dispatcher_is_refused_before_it_runs(synthet
     assert exported(plugin, "run_count")() == 0
 
 
-def test_input_on_another_device_is_refused(synthetic):
+def test_E2_N40_input_on_another_device_is_refused(synthetic):
     from aoti_executor.views import View
 
     with Container(synthetic()) as container:

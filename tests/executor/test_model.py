@@ -38,7 +38,7 @@ def test_matches_on_the_builtin_host(path, arrays):
 
 
 @pytest.mark.torch
-def test_B75_matches_on_libtorch_without_importing_torch(child):
+def test_matches_on_libtorch_without_importing_torch(child):
     out = child(
         """
         import sys, numpy as np
@@ -117,7 +117,7 @@ def test_structured_arguments_and_results(tree):
     np.testing.assert_array_equal(result["weight"].numpy(), np.arange(24, dtype="f").reshape(4, 6))
 
 
-def test_B40_results_outlive_the_model(tree):
+def test_results_outlive_the_model(tree):
     args, kwargs = tree_arguments()
     result = tree(*args, **kwargs)
     expected = {key: value.tobytes() for key, value in result.items() if key != "integers"}
@@ -206,7 +206,7 @@ def test_result_of_a_model_is_an_argument_of_another(mlp, x):
     assert again.shape == (8, 4)
 
 
-def test_B82_wrong_rank_is_refused(mlp, x):
+def test_wrong_rank_is_refused(mlp, x):
     for value in (x.ravel(), x.reshape(1, 8, 16), x.reshape(8, 16, 1)):
         with pytest.raises(InvalidArgument, match=r"input 0 \(arg\d+_1\) has \d dimensions .*takes 2"):
             mlp(value)
@@ -279,7 +279,7 @@ def test_what_is_no_array_is_refused(mlp, value):
         mlp(value)
 
 
-def test_B37_rejected_inputs_do_not_leak(mlp, live_tensors, x):
+def test_rejected_inputs_do_not_leak(mlp, live_tensors, x):
     mlp(x)
     before = live_tensors()
     for _ in range(500):
@@ -291,7 +291,7 @@ def test_B37_rejected_inputs_do_not_leak(mlp, live_tensors, x):
 # ---- bound calls ----
 
 
-def test_bound_call_reads_and_writes_in_place(mlp, x):
+def test_N48_bound_call_reads_and_writes_in_place(mlp, x):
     out = np.empty((8, 12), "f")
     bound = mlp.bind([x], [out])
     for seed in range(3):
@@ -526,7 +526,7 @@ def test_weights_given_by_path_by_bytes_and_by_name(tmp_path, x):
             )
 
 
-def test_B71_missing_weights_file_is_named(tmp_path):
+def test_missing_weights_file_is_named(tmp_path):
     with pytest.raises(NotFound, match="nowhere"):
         open_model(PLUGINS / "mlp_blob.so", weights=tmp_path / "nowhere.blob")
 
@@ -534,7 +534,7 @@ def test_B71_missing_weights_file_is_named(tmp_path):
 @pytest.mark.parametrize(
     "name", ["aoti_two_keys", "aoti_legacy_external", "aoti_fqn3_external", "aoti_target_device"]
 )
-def test_program_matches(name, program, arrays):
+def test_W9_program_matches(name, program, arrays):
     """Every kind of payload: two keys, legacy keys, weights by name; with copies to a device around it."""
     inputs, outputs = arrays(STRUCTURED / "affine.npz")
     with open_model(program(name, forward=STRUCTURED / "affine.so")) as model:
@@ -542,7 +542,7 @@ def test_program_matches(name, program, arrays):
 
 
 @pytest.mark.torch
-def test_program_matches_the_reference_of_its_exporter(program, child):
+def test_P16_program_matches_the_reference_of_its_exporter(program, child):
     child(
         """
         import sys, torch
@@ -586,14 +586,14 @@ def test_program_says_what_its_inputs_are(program):
             model(np.zeros((2, 4), "f"))
 
 
-def test_W1_B71_program_whose_weights_are_missing_names_them(program):
+def test_W1_N76_program_whose_weights_are_missing_names_them(program):
     path = program("aoti_legacy_external", forward=STRUCTURED / "affine.so")
     next(path.parent.glob("*.ptd")).unlink()
     with pytest.raises(NotFound, match="forward_weights_blob"):
         open_model(path)
 
 
-def test_W1_plugin_that_has_its_weights_needs_no_blob(program):
+def test_W1_N74_plugin_that_has_its_weights_needs_no_blob(program):
     path = program("aoti_legacy_external", forward=STRUCTURED / "fold.so")
     next(path.parent.glob("*.ptd")).unlink()
     with open_model(path) as model:
@@ -625,6 +625,20 @@ def test_failed_opening_leaves_no_file_open(tmp_path):
     assert len(os.listdir("/proc/self/fd")) <= before + 2
 
 
+@pytest.mark.parametrize("binds_blobs", [True, False])
+def test_W1_N64_N73_N77_plugin_without_constants_needs_no_blob(program, compile_library, binds_blobs):
+    source = (Path(__file__).parent / "sources" / "plugin.c").read_text()
+    plugin = STRUCTURED / "team.so" if binds_blobs else Path(compile_library(source, name="plugin.so"))
+    path = program("aoti_legacy_external", forward=plugin)
+    next(path.parent.glob("*.ptd")).unlink()
+    with open_model(path) as model:
+        functions = model.plugin.functions
+        assert ("AOTInductorModelUpdateConstantsFromBlob" in functions) is binds_blobs
+        assert not model.container.weights.unbound
+        if not binds_blobs:
+            np.testing.assert_array_equal(model.run([np.ones((3, 4), "f")])[0].numpy(), np.ones((3, 4)))
+
+
 # ---- threads and the end ----
 
 
@@ -644,7 +658,7 @@ def test_E7_many_threads_one_model(mlp, x):
     assert not wrong
 
 
-def test_D1_load_run_close_again_and_again_keeps_memory_flat(child):
+def test_D1_Q9_load_run_close_again_and_again_keeps_memory_flat(child):
     out = child(
         """
         import sys, numpy as np

@@ -36,7 +36,7 @@ def paths(compile_library: Compile) -> tuple[str, str]:
     return plugin, compile_library(FAKE.read_text(), "-Wl,-Bsymbolic", name="libfakecudart.so")
 
 
-def test_E3_host_arrays_are_copied_to_the_device_and_results_stay_there(
+def test_E3_Q1_Q2_host_arrays_are_copied_to_the_device_and_results_stay(
     paths: tuple[str, str], child: Callable[..., str]
 ) -> None:
     child(
@@ -53,7 +53,7 @@ assert back.device == "cpu" and np.array_equal(np.asarray(back), array)
     )
 
 
-def test_E2_what_is_on_the_device_already_is_not_copied(
+def test_N45_what_is_on_the_device_already_is_not_copied(
     paths: tuple[str, str], child: Callable[..., str]
 ) -> None:
     child(
@@ -71,7 +71,7 @@ assert np.asarray(result.to("cpu")).tolist() == [1] * 5
     )
 
 
-def test_W8_device_memory_goes_back_and_lives_as_long_as_its_results(
+def test_Q8_device_memory_goes_back_and_lives_as_long_as_its_results(
     paths: tuple[str, str], child: Callable[..., str]
 ) -> None:
     child(
@@ -131,7 +131,7 @@ assert np.asarray(result.to("cpu")).tolist() == [1] * 5
 @pytest.mark.parametrize(
     ("text", "expected"), [("cpu", (0, 0)), ("cuda", (1, 0)), ("cuda:3", (1, 3)), ("cpu:0", (0, 0))]
 )
-def test_B53_devices_by_name(text: str, expected: tuple[int, int]) -> None:
+def test_devices_by_name(text: str, expected: tuple[int, int]) -> None:
     assert parse_device(text) == expected
 
 

@@ -49,14 +49,14 @@ def random_weights(container, seed):
 
 
 @external
-def test_B70_run_before_the_weights_are_bound_is_refused(container):
+def test_Q6_run_before_the_weights_are_bound_is_refused(container):
     with pytest.raises(InvalidState, match=r"'a\.weight', 'a\.bias', 'b\.weight' and 1 more") as caught:
         container.run([np.zeros((8, 16), "f")])
     assert "weights blob" in caught.value.hint
 
 
 @external
-def test_blob_is_copied_and_the_run_matches(container, arrays):
+def test_N31_blob_is_copied_and_the_run_matches(container, arrays):
     inputs, outputs = arrays(PLUGINS / "mlp_blob.npz")
     blob = bytearray(BLOB.read_bytes())
     container.bind_blob(blob)
@@ -120,6 +120,21 @@ def test_value_of_another_size_is_refused_where_the_shape_is_unknown(container):
 # ---- the table ----
 
 
+def test_R10_reading_constants_of_a_real_plugin_uses_the_entries(container, monkeypatch):
+    from aoti_executor import weights
+
+    asked = []
+    original = weights.extract_entries
+
+    def note(function, *arguments, **options):
+        asked.append(function.__name__)
+        return original(function, *arguments, **options)
+
+    monkeypatch.setattr(weights, "extract_entries", note)
+    assert container.read_constants()["a.weight"].shape == (32, 16)
+    assert asked == ["AOTInductorModelContainerExtractConstantsMapEntries"]
+
+
 def test_table_of_constants(container):
     table = {c.fqn: c for c in container.constants}
     weight = table["a.weight"]
@@ -159,7 +174,7 @@ def test_update_is_seen_by_the_next_run(container, copy):
         np.testing.assert_allclose(container.run([x])[0].numpy(), eager(weights, x), rtol=1e-3, atol=1e-4)
 
 
-def test_update_of_some_keeps_the_others(container):
+def test_N70_update_of_some_keeps_the_others(container):
     weights = {name: tensor.numpy() for name, tensor in container.read_constants().items()}
     weights["a.bias"] = np.ones(32, "f")
     container.update_constants({"a.bias": weights["a.bias"]})
@@ -178,7 +193,7 @@ def test_update_from_views_copies_the_view_and_nothing_else(container):
         np.testing.assert_array_equal(after[name].numpy(), before[name])
 
 
-def test_L4_names_are_fqns_and_unknown_ones_are_refused_with_the_closest(container):
+def test_L4_R11_names_are_fqns_and_unknown_ones_get_the_closest(container):
     with pytest.raises(InvalidArgument, match=r"no constant 'a_weight' \(did you mean 'a\.weight'\?\)"):
         container.update_constants({"a_weight": np.zeros((32, 16), "f")})
 
@@ -267,7 +282,7 @@ def test_swap_to_a_set_that_was_never_filled_is_refused(container):
         container.swap()
 
 
-def test_partial_update_of_the_inactive_set_is_completed_from_the_active_one(container):
+def test_partial_update_of_the_inactive_set_takes_the_rest_from_the_active(container):
     x = np.random.default_rng(0).standard_normal((8, 16)).astype("f")
     old = {name: tensor.numpy() for name, tensor in container.read_constants().items()}
     new = {**old, "b.bias": np.full(12, 5, "f")}
@@ -337,7 +352,7 @@ def test_folding_happens_once_per_change(synthetic, exported):
 # ---- what a plugin cannot do ----
 
 
-def test_L8_old_plugin_says_what_it_lacks(synthetic):
+def test_L8_N2_old_plugin_says_what_it_lacks(synthetic):
     with Container(synthetic()) as container:
         with pytest.warns(FallbackWarning, match="list-constants"):
             assert container.constants == ()

@@ -42,12 +42,12 @@ def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, di
 # Exit codes, one test for each outcome
 
 
-def test_B137_nothing_found_is_0(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_found_is_0(capsys: pytest.CaptureFixture[str]) -> None:
     code, document = report(capsys, *ANYWHERE, PLUGIN)
     assert code == document["exit_code"] == 0
 
 
-def test_B137_findings_are_1(capsys: pytest.CaptureFixture[str], compile_library: Compile) -> None:
+def test_findings_are_1(capsys: pytest.CaptureFixture[str], compile_library: Compile) -> None:
     code, _ = report(
         capsys, *ANYWHERE, compile_library("int AOTInductorModelContainerRun(void) { return 0; }")
     )
@@ -62,7 +62,7 @@ def test_fail_on_chooses_the_severity(
     assert report(capsys, *ANYWHERE, "--fail-on", level, path)[0] == code
 
 
-def test_B131_what_cannot_be_read_is_2(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_2(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "text.so").write_text("hello\n")
     code, document = report(capsys, str(tmp_path / "text.so"))
     assert code == 2
@@ -71,16 +71,14 @@ def test_B131_what_cannot_be_read_is_2(capsys: pytest.CaptureFixture[str], tmp_p
     assert artifact["error"]["message"]
 
 
-def test_B139_what_could_not_be_checked_is_3(
-    capsys: pytest.CaptureFixture[str], smallest_plugin: str
-) -> None:
+def test_what_could_not_be_checked_is_3(capsys: pytest.CaptureFixture[str], smallest_plugin: str) -> None:
     code, document = report(capsys, "--target", "glibc=any,isa=baseline", smallest_plugin)
     assert code == 3
     (unchecked,) = document["artifacts"][0]["plugins"][0]["not_checked"]
     assert unchecked["code"] == "AOTI421"
 
 
-def test_an_unreadable_file_outweighs_findings_and_the_others_are_still_reported(
+def test_an_unreadable_file_outweighs_findings_and_the_others_are_reported(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "empty.so").write_bytes(b"")
@@ -205,7 +203,7 @@ def test_a_file_that_is_called_like_a_command(
     shutil.copy(smallest_plugin, tmp_path / name)
     monkeypatch.chdir(tmp_path)
     for arguments in ([f"./{name}"], ["audit", name], ["-q", name]):
-        main([*ANYWHERE, "--format", "concise", "-v", *arguments])
+        main([*arguments, *ANYWHERE, "--format", "concise", "-v"])
         assert f"{name}: AOTI130 info" in capsys.readouterr().out
 
 
@@ -254,7 +252,7 @@ def test_color_follows_the_flag_and_the_terminal(
     assert (b"\x1b[" in run(*ANYWHERE, *arguments, PLUGIN, **environment).stdout) is colored
 
 
-def test_B130_names_cannot_write_to_the_terminal(compile_library: Compile, smallest_source: str) -> None:
+def test_names_cannot_write_to_the_terminal(compile_library: Compile, smallest_source: str) -> None:
     path = compile_library(smallest_source, "-Wl,-soname,\x1b[31mred\r\n", "-Wl,-rpath,/tmp/\x1b[2J")
     for arguments in ((), ("-vv",), ("--format", "concise")):
         done = run(*ANYWHERE, *arguments, path)
@@ -351,9 +349,7 @@ def test_facts_of_any_elf_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["compiled_by"] is None
 
 
-def test_B113_what_is_not_elf_is_named_for_what_it_is(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_what_is_not_elf_is_named_for_what_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     contents = {
         "zero.so": (b"", "empty"),
         "lfs.so": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "LFS"),

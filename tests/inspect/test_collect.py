@@ -59,7 +59,7 @@ def test_links_to_folders_are_not_followed(tree: Path) -> None:
     assert len(collect([str(tree)])) == 5
 
 
-def test_B136_a_folder_without_artifacts_is_an_error_that_says_what_was_looked_for(tmp_path: Path) -> None:
+def test_an_empty_folder_is_an_error_that_says_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="holds no artifact") as caught:
         collect([str(tmp_path)])
     assert "*.so" in (caught.value.hint or "")

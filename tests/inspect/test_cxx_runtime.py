@@ -44,8 +44,8 @@ def test_a_shared_runtime(compile_library: Callable[..., str], small_plugin: Pat
         ("-Wl,--exclude-libs,ALL", "-fvisibility=hidden", "-s", "-static-libgcc"),
     ],
 )
-def test_B13_a_runtime_linked_statically(compile_library: Callable[..., str], hidden: tuple[str, ...]):
-    """B13: by its exported entry points, or, if it is hidden, by what it cannot hide."""
+def test_a_runtime_linked_statically(compile_library: Callable[..., str], hidden: tuple[str, ...]):
+    """By its exported entry points, or, if it is hidden, by what it cannot hide."""
     path = compile_library(THROWS, "-static-libstdc++", *hidden, cxx=True)
     image = ElfImage(Path(path).read_bytes(), path)
     facts = image.facts()

@@ -83,7 +83,7 @@ def tables(data: bytes) -> list[tuple[int, int]]:
     seed=st.integers(0, 1 << 32),
     flips=st.integers(1, 40),
 )
-def test_B108_random_bytes_in_the_tables(name: str, seed: int, flips: int):
+def test_random_bytes_in_the_tables(name: str, seed: int, flips: int):
     # One example is ten damaged files: reading is faster than hypothesis' bookkeeping.
     numbers = random.Random(seed)
     original = plugin(name)
@@ -100,7 +100,7 @@ def test_B108_random_bytes_in_the_tables(name: str, seed: int, flips: int):
 
 @thorough(150)
 @given(seed=st.integers(0, 1 << 32), width=st.sampled_from([2, 4, 8]))
-def test_B108_extreme_numbers_in_the_tables(seed: int, width: int):
+def test_extreme_numbers_in_the_tables(seed: int, width: int):
     numbers = random.Random(seed)
     original = plugin("mlp_blob")
     places = tables(original)
@@ -117,7 +117,7 @@ def test_B108_extreme_numbers_in_the_tables(seed: int, width: int):
 
 @thorough(300)
 @given(size=st.integers(0, 300_000), tail=st.binary(max_size=64))
-def test_B108_truncations(size: int, tail: bytes):
+def test_truncations(size: int, tail: bytes):
     examine(plugin("mlp")[:size] + tail)
 
 
@@ -126,13 +126,13 @@ def test_B108_truncations(size: int, tail: bytes):
     data=st.binary(max_size=512),
     head=st.sampled_from([b"", b"\x7fELF", b"\x7fELF\x02\x01\x01", b"\x7fELF\x01\x02\x01"]),
 )
-def test_B108_any_bytes(data: bytes, head: bytes):
+def test_any_bytes(data: bytes, head: bytes):
     examine(head + data)
 
 
 @thorough(100)
 @given(bits=st.sampled_from([32, 64]), order=st.sampled_from(["little", "big"]), seed=st.integers(0, 1 << 32))
-def test_B108_other_classes_and_byte_orders(elf_writer, bits: int, order: str, seed: int):
+def test_other_classes_and_byte_orders(elf_writer, bits: int, order: str, seed: int):
     numbers = random.Random(seed)
     writer = elf_writer(
         bits,

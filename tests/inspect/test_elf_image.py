@@ -127,7 +127,7 @@ def test_version_definitions_and_default_versions(compile_library: Callable[...,
         assert image.defines("both_1") is None, "it is local"
 
 
-def test_B102_real_plugin_with_and_without_its_sections(small_plugin: Path):
+def test_real_plugin_with_and_without_its_sections(small_plugin: Path):
     data = small_plugin.read_bytes()
     stripped = bytearray(data)
     stripped[40:48] = bytes(8)
@@ -275,8 +275,8 @@ def test_errors_name_the_file(small_plugin: Path, tmp_path: Path):
     assert caught.value.hint
 
 
-def test_B116_memory_and_time_do_not_depend_on_the_size_of_the_file(small_plugin: Path, tmp_path: Path):
-    """B116: weights may follow the plugin's end; a sparse copy of 5 GiB must cost what the plugin costs."""
+def test_memory_and_time_do_not_depend_on_the_size_of_the_file(small_plugin: Path, tmp_path: Path):
+    """Weights may follow the plugin's end; a sparse copy of 5 GiB must cost what the plugin costs."""
     path = tmp_path / "large.so"
     path.write_bytes(small_plugin.read_bytes())
     os.truncate(path, 5 << 30)
@@ -302,7 +302,7 @@ def test_B116_memory_and_time_do_not_depend_on_the_size_of_the_file(small_plugin
 def test_importing_the_reader_pulls_in_nothing_heavy():
     script = (
         "import sys; import aoti_inspect.facts.plugin; "
-        "print(sorted({'json', 'zipfile', 'dataclasses', 'inspect', 'pathlib', 'elftools', 'rich', 'ctypes', "
+        "print(sorted({'json', 'zipfile', 'dataclasses', 'inspect', 'pathlib', 'elftools', 'ctypes', "
         "'argparse'} & set(sys.modules)))"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -312,8 +312,8 @@ def test_importing_the_reader_pulls_in_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
-def test_B130_names_keep_their_bytes(elf_writer):
-    """B130: terminal escapes and bytes that are not UTF-8 are data."""
+def test_names_keep_their_bytes(elf_writer):
+    """Terminal escapes and bytes that are not UTF-8 are data."""
     raw = b"lib\x1b[31m\xff.so"
     facts = facts_of(elf_writer(needed=[raw], undefined=[b"sym\xfe\n"], defined=NAMES).build())
     assert facts.needed[0].encode("utf-8", "surrogateescape") == raw

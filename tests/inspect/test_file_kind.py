@@ -63,10 +63,10 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("kind", "data", "error", "what"), KINDS)
-def test_B113_what_is_not_elf_is_named(
+def test_P11_what_is_not_elf_is_named(
     kind: str, data: bytes, error: type[AotiError], what: str, tmp_path: Path
 ):
-    """B97, B113, B115, B125, B131: each gets its own words, and is never an empty, clean result."""
+    """Each gets its own words, and is never an empty, clean result."""
     found = describe(data)
     assert found.kind == kind
     assert what in found.what

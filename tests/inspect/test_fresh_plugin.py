@@ -39,7 +39,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 @pytest.mark.torch
-def test_a_fresh_plugin_exports_the_entries_call_and_the_inspector_says_so(
+def test_R2_a_fresh_plugin_exports_the_entries_call_and_it_is_seen(
     fresh: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, _ = fresh
@@ -81,7 +81,7 @@ def test_the_verdict_for_the_version_that_compiled_it_is_that_it_loads(
 
 
 @pytest.mark.torch
-def test_B30_a_default_plugin_asks_for_an_executable_stack(fresh: tuple[str, str]) -> None:
+def test_a_default_plugin_asks_for_an_executable_stack(fresh: tuple[str, str]) -> None:
     assert read_plugin(fresh[0]).elf.executable_stack is True
 
 

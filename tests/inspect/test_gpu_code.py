@@ -59,8 +59,8 @@ def find(path: str) -> tuple[GpuImage, ...]:
 
 @pytest.mark.parametrize("architecture", [80, 90, 100, 103, 120])
 @pytest.mark.parametrize("abi", [7, 8])
-def test_B46_a_cubin_between_its_symbols(compile_library: Callable[..., str], architecture: int, abi: int):
-    """B46: the architecture is in the cubin's own header, in one of two places."""
+def test_a_cubin_between_its_symbols(compile_library: Callable[..., str], architecture: int, abi: int):
+    """The architecture is in the cubin's own header, in one of two places."""
     code = cubin(architecture, abi=abi)
     path = compile_library(CALLS_CUDA + kernel("triton_k", code))
     (found,) = find(path)
@@ -76,8 +76,8 @@ def test_several_cubins_are_listed_in_the_order_of_the_file(compile_library: Cal
     assert len({image.offset for image in found}) == 4
 
 
-def test_B48_B49_a_fatbin_lists_machine_code_and_ptx(compile_library: Callable[..., str]):
-    """B48, B49: which GPUs have code, and which PTX version a driver must read for the others."""
+def test_a_fatbin_lists_machine_code_and_ptx(compile_library: Callable[..., str]):
+    """Which GPUs have code, and which PTX version a driver must read for the others."""
     data = fatbin((2, 80, cubin(80), (1, 8)), (2, 90, cubin(90), (1, 8)), (1, 90, PTX, (8, 7)))
     path = compile_library(CALLS_CUDA + kernel("k", data))
     assert [image[:4] for image in find(path)] == [
@@ -169,7 +169,7 @@ def test_cpu_plugins_have_none(plugins: Path):
     assert find(str(plugins / "mlp.so")) == ()
 
 
-def test_B50_names_of_cubins_that_are_opened_by_path(compile_library):
+def test_names_of_cubins_that_are_opened_by_path(compile_library):
     source = """
     int cuModuleLoad(void **module, const char *path);
     const char *const paths[] = {"/tmp/torchinductor_me/ab/cab.cubin", "/tmp/torchinductor_me/cd/ccd.cubin"};
@@ -181,7 +181,7 @@ def test_B50_names_of_cubins_that_are_opened_by_path(compile_library):
     assert read_plugin(compile_library(source.replace("cuModuleLoad", "cuModuleLoadData"))).cubin_paths == ()
 
 
-def test_B50_a_string_without_end_and_one_without_number_are_bounded(compile_library):
+def test_a_string_without_end_and_one_without_number_are_bounded(compile_library):
     long = "x" * 10_000 + ".cubin"
     source = f"""
     int cuModuleLoad(void **module, const char *path);

@@ -107,12 +107,12 @@ def test_a_broken_link_that_is_named_like_a_pattern_is_not_there(tmp_path: Path,
         collect([str(tmp_path / "*")])
 
 
-def test_B130_an_error_cannot_write_lines_of_its_own() -> None:
+def test_an_error_cannot_write_lines_of_its_own() -> None:
     error = AotiError("bad\nname\x1b[2J", path="a\nb\\n", cause="\r", hint="do\nthis")
     assert printable_error(error) == "a\\nb\\\\n: bad\\nname\\x1b[2J (\\r)\nhint: do\\nthis"
 
 
-def test_B130_the_labels_of_a_summary_cannot_write_to_the_terminal() -> None:
+def test_the_labels_of_a_summary_cannot_write_to_the_terminal() -> None:
     audit = ArtifactAudit("x.pte", "pte", summary=(("\x1b[2J\udcff also runs", "aten::add"),))
     assert "  \\x1b[2J\\xff also runs aten::add" in list(artifact_lines(audit))
 

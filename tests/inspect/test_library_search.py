@@ -76,9 +76,7 @@ def test_what_is_no_elf_file_is_passed_over(tmp_path: Path, search: LibrarySearc
 
 
 @pytest.mark.parametrize("name", ["", "\0", "lib\0x.so", "x" * 300, "/nowhere/libx.so"])
-def test_B111_a_name_that_can_be_no_file_is_not_found(
-    tmp_path: Path, search: LibrarySearch, name: str
-) -> None:
+def test_a_name_that_can_be_no_file_is_not_found(tmp_path: Path, search: LibrarySearch, name: str) -> None:
     assert search.find(name, origin=str(tmp_path), runpath=("$ORIGIN",)) is None
 
 
@@ -104,7 +102,7 @@ def test_a_broken_cache_is_as_none(tmp_path: Path) -> None:
         assert search.find("libnothing-here.so", origin="/") is None
 
 
-def test_B140_the_libraries_of_a_program_are_found_where_ldd_finds_them() -> None:
+def test_the_libraries_of_a_program_are_found_where_ldd_finds_them() -> None:
     program = os.path.realpath(shutil.which("readelf") or "/bin/ls")
     machine = os.uname().machine
     listed = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout

@@ -64,5 +64,5 @@ def test_family_of_a_symbol(name: str, expected: str) -> None:
         ("_ZS", False),
     ],
 )
-def test_B01_old_string_abi_is_told_from_the_mangled_name(name: str, expected: bool) -> None:
+def test_old_string_abi_is_told_from_the_mangled_name(name: str, expected: bool) -> None:
     assert uses_old_string_abi(name) is expected

@@ -82,7 +82,7 @@ def test_any_text_is_a_target_or_one_of_our_errors(text: str) -> None:
     assert isinstance(target, Target)
 
 
-def test_B76_this_machine_is_read_without_running_anything() -> None:
+def test_this_machine_is_read_without_running_anything() -> None:
     script = (
         "import sys\n"
         "events = []\n"

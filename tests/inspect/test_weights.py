@@ -40,7 +40,7 @@ def weights_of(data: bytes):
 
 
 @pytest.mark.parametrize(("section", "mutable"), [('.lrodata, "a"', False), ('.ldata, "aw"', True)])
-def test_B74_embedded_weights(compile_library: Callable[..., str], section: str, mutable: bool):
+def test_embedded_weights(compile_library: Callable[..., str], section: str, mutable: bool):
     path = compile_library(source('.ascii \\"WEIGHTS!\\"\\n.space 632', section=section))
     data = Path(path).read_bytes()
     weights = weights_of(data).weights
@@ -97,8 +97,8 @@ def appended(compile_library: Callable[..., str]) -> Callable[..., bytes]:
     return write
 
 
-def test_B73_appended_weights(appended: Callable[..., bytes]):
-    """B73: where, how many, and whether the magic number is intact."""
+def test_appended_weights(appended: Callable[..., bytes]):
+    """Where, how many, and whether the magic number is intact."""
     data = appended(b"w" * 1000)
     facts = weights_of(data)
     weights = facts.weights
@@ -108,7 +108,7 @@ def test_B73_appended_weights(appended: Callable[..., bytes]):
     assert facts.elf.anomalies == ()
 
 
-def test_B73_appended_weights_that_were_overwritten_moved_or_cut_off(appended: Callable[..., bytes]):
+def test_appended_weights_that_were_overwritten_moved_or_cut_off(appended: Callable[..., bytes]):
     wrong = weights_of(appended(b"w" * 1000, magic=MAGIC + 1)).weights
     assert (wrong.kind, wrong.magic_ok) == ("appended", False)
     moved = weights_of(appended(b"w" * 1000, align=4096 + 16))

@@ -50,7 +50,7 @@ def test_L6_a_null_array_with_count_0_is_empty(plugin: Callable[..., str]) -> No
         ("WILD", "runs out of readable memory"),
     ],
 )
-def test_L6_malformed_replies_are_rejected(plugin: Callable[..., str], mode: str, words: str) -> None:
+def test_L6_R9_malformed_replies_are_rejected(plugin: Callable[..., str], mode: str, words: str) -> None:
     with pytest.raises(InvalidProgram, match=words):
         extract(plugin(ENTRIES=mode))
 

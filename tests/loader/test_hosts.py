@@ -108,7 +108,7 @@ def test_L12_a_refused_torch_does_not_bar_the_host_that_is_there(
 
 
 @pytest.mark.torch
-def test_L12_an_imported_torch_counts_though_it_is_local(
+def test_L12_P15_an_imported_torch_counts_though_it_is_local(
     plugin: Callable[..., str], child: Callable[..., str], builtin_library: str
 ) -> None:
     words = child("import torch\n" + LOAD, plugin(BOTH_NEED), "builtin")
@@ -176,7 +176,7 @@ def test_the_host_tells_its_last_error(plugin: Callable[..., str]) -> None:
         assert loaded.host.last_error() is None
 
 
-def test_B143_a_wrong_override_fails_loudly(plugin: Callable[..., str], child: Callable[..., str]) -> None:
+def test_a_wrong_override_fails_loudly(plugin: Callable[..., str], child: Callable[..., str]) -> None:
     words = child(LOAD, plugin(BOTH_NEED), "builtin", AOTI_SHIM_PATH="/nowhere/libaoti_shim.so")
     assert words.startswith("NotFound /nowhere/libaoti_shim.so: AOTI_SHIM_PATH names no file")
 

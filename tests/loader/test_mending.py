@@ -47,7 +47,7 @@ def test_the_executable_stack_is_cleared(plugin: Callable[..., str]) -> None:
     assert sum(one != other for one, other in zip(before, after, strict=True)) == 1
 
 
-def test_B30_the_stack_stays_as_it_was(plugin: Callable[..., str], child: Callable[..., str]) -> None:
+def test_the_stack_stays_as_it_was(plugin: Callable[..., str], child: Callable[..., str]) -> None:
     code = """
     import sys, aoti_loader
     def stack(): return next(line.split()[1] for line in open("/proc/self/maps") if "[stack]" in line)
@@ -57,7 +57,7 @@ def test_B30_the_stack_stays_as_it_was(plugin: Callable[..., str], child: Callab
     assert child(code, plugin("-Wl,-z,execstack"), "True") == "rw-p ['executable-stack']\n"
 
 
-def test_B34_unique_symbols_become_global(cxx_plugin: Callable[..., str]) -> None:
+def test_unique_symbols_become_global(cxx_plugin: Callable[..., str]) -> None:
     path = cxx_plugin("-fgnu-unique")
     unique = read_plugin(path).elf.exports.unique
     assert unique
@@ -112,7 +112,7 @@ def test_a_versioned_need_is_not_dropped(
         mend(plugin(library, "-DNEEDS=X(f)"), drop_libtorch=True)
 
 
-def test_B73_appended_weights_stay_byte_identical(plugin: Callable[..., str]) -> None:
+def test_appended_weights_stay_byte_identical(plugin: Callable[..., str]) -> None:
     path = plugin("-Wl,-z,execstack")
     facts = read_plugin(path)
     with open(path, "rb") as stream:
@@ -130,7 +130,7 @@ def test_B73_appended_weights_stay_byte_identical(plugin: Callable[..., str]) ->
     assert "mend=False" in (caught.value.hint or "")
 
 
-def test_B134_a_mended_plugin_is_not_changed_on_disk(plugin: Callable[..., str]) -> None:
+def test_a_mended_plugin_is_not_changed_on_disk(plugin: Callable[..., str]) -> None:
     path = plugin("-Wl,-z,execstack", TAG="3")
     with open(path, "rb") as stream:
         before = stream.read()

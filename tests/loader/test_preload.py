@@ -38,7 +38,7 @@ def test_L7_a_plugin_that_forgot_libstdcxx_gets_it(
     assert "libstdc++.so.6" in words
 
 
-def test_L7_B10_without_it_the_symbol_is_explained(
+def test_L7_without_it_the_symbol_is_explained(
     cxx_plugin: Callable[..., str], child: Callable[..., str]
 ) -> None:
     words = child(LOAD, cxx_plugin(*UNNAMED), "{'preload': []}")
@@ -48,7 +48,7 @@ def test_L7_B10_without_it_the_symbol_is_explained(
     assert child(LOAD, cxx_plugin(*UNNAMED), "{'preload': ['libstdc++.so.6']}").count("loads") == 2
 
 
-def test_L7_a_failing_preload_is_refused_each_time(
+def test_L7_P4_R4_a_failing_preload_is_refused_each_time(
     cxx_plugin: Callable[..., str], child: Callable[..., str], tmp_path: Path
 ) -> None:
     (tmp_path / "libstdc++.so.6").write_text("not a library")
@@ -60,7 +60,7 @@ def test_L7_a_failing_preload_is_refused_each_time(
         assert "libstdc++.so.6: file too short" in line or "invalid ELF header" in line
 
 
-def test_L7_a_runtime_is_opened_once_a_process(
+def test_L7_P2_a_runtime_is_opened_once_a_process(
     cxx_plugin: Callable[..., str], child: Callable[..., str]
 ) -> None:
     code = """
@@ -79,14 +79,14 @@ def test_L7_a_runtime_is_opened_once_a_process(
     assert child(code, cxx_plugin(*UNNAMED)) == "['libstdc++.so.6']\n"
 
 
-def test_L7_only_what_is_needed_is_opened(
+def test_L7_R12_only_what_is_needed_is_opened(
     plugin: Callable[..., str], cxx_plugin: Callable[..., str], child: Callable[..., str]
 ) -> None:
     assert "loads ()" in child(LOAD, plugin(), "{}")
     assert "loads ()" in child(LOAD, cxx_plugin(), "{}")
 
 
-def test_L7_what_the_host_defines_still_wins(
+def test_L7_P3_what_the_host_defines_still_wins(
     cxx_plugin: Callable[..., str], host_library: Callable[..., str], child: Callable[..., str]
 ) -> None:
     code = """

@@ -37,7 +37,7 @@ def test_L9_a_copy_in_memory_leaves_nothing_on_disk() -> None:
 
 
 @pytest.mark.usefixtures("on_disk")
-def test_L9_a_copy_on_disk_is_private_and_named_by_a_counter() -> None:
+def test_L9_N22_a_copy_on_disk_is_private_and_named_by_a_counter() -> None:
     copies = [staging.stage(BufferSource(b"abc"), name="../../evil") for _ in range(2)]
     for staged in copies:
         assert staged.kind == "file"
@@ -52,7 +52,7 @@ def test_L9_a_copy_on_disk_is_private_and_named_by_a_counter() -> None:
 
 
 @pytest.mark.usefixtures("on_disk")
-def test_L9_the_copy_is_removed_when_the_plugin_is_closed(plugin: Callable[..., str]) -> None:
+def test_L9_N60_the_copy_is_removed_when_the_plugin_is_closed(plugin: Callable[..., str]) -> None:
     loaded = aoti_loader.load(plugin(), warn=False)
     assert loaded.staging == "file"
     path = loaded._staged.path  # type: ignore[union-attr]
@@ -67,6 +67,30 @@ def test_L9_the_copy_is_removed_when_loading_fails(plugin: Callable[..., str]) -
         aoti_loader.load(plugin("-DNEEDS=X(nowhere)"), warn=False)
     assert staging._folder
     assert os.listdir(staging._folder) == []
+
+
+@pytest.mark.usefixtures("on_disk")
+def test_N25_a_failure_after_dlopen_leaves_nothing(
+    plugin: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aoti_loader import loading
+
+    mapped = []
+
+    def fail(*_: object) -> None:
+        assert staging._folder
+        with open("/proc/self/maps") as stream:
+            mapped.append(staging._folder in stream.read())
+        raise RuntimeError("after dlopen")
+
+    monkeypatch.setattr(loading, "_equip", fail)
+    with pytest.raises(RuntimeError, match="after dlopen"):
+        aoti_loader.load(plugin(), warn=False)
+    assert mapped == [True]
+    assert staging._folder
+    assert os.listdir(staging._folder) == []
+    with open("/proc/self/maps") as stream:
+        assert staging._folder not in stream.read()
 
 
 def test_L9_the_folder_is_removed_at_exit(plugin: Callable[..., str], child: Callable[..., str]) -> None:
@@ -86,7 +110,7 @@ def test_L9_the_folder_is_removed_at_exit(plugin: Callable[..., str], child: Cal
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
-def test_L9_a_short_write_is_access_failed(monkeypatch: pytest.MonkeyPatch, in_memory: bool) -> None:
+def test_L9_N23_a_short_write_is_access_failed(monkeypatch: pytest.MonkeyPatch, in_memory: bool) -> None:
     monkeypatch.setattr(os, "write", lambda _descriptor, data: len(data) - 1)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(AccessFailed, match=r"p\.so: only 9 of 10 bytes could be copied"):

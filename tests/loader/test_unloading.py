@@ -62,7 +62,7 @@ def test_D1_nor_with_a_cxx_runtime_of_its_own(
     check_flat(words, growth=200 * 80)
 
 
-def test_D1_real_plugins_leave_nothing(real_plugin: str, child: Callable[..., str]) -> None:
+def test_D1_N59_real_plugins_leave_nothing(real_plugin: str, child: Callable[..., str]) -> None:
     check_flat(child(CYCLE, real_plugin, "150"))
 
 
@@ -101,7 +101,7 @@ def test_D1_nodelete_is_the_reason(plugin: Callable[..., str]) -> None:
     assert "DF_1_NODELETE" in (loaded.kept_because or "")
 
 
-def test_D1_B43_a_plugin_that_starts_threads_stays(
+def test_D1_a_plugin_that_starts_threads_stays(
     compile_library: Callable[..., str], smallest_source: str, child: Callable[..., str]
 ) -> None:
     """Its thread would run on in memory that is no longer there."""
@@ -144,7 +144,7 @@ def test_D1_leases_keep_it(plugin: Callable[..., str]) -> None:
     assert loaded.close() is True
 
 
-def test_D3_B39_B45_closing_is_idempotent_and_in_any_order(plugin: Callable[..., str]) -> None:
+def test_D3_closing_is_idempotent_and_in_any_order(plugin: Callable[..., str]) -> None:
     first, second = (aoti_loader.load(plugin(), warn=False) for _ in range(2))
     assert first.close()
     assert first.close()
@@ -155,7 +155,7 @@ def test_D3_B39_B45_closing_is_idempotent_and_in_any_order(plugin: Callable[...,
     assert repr(second).endswith("closed>")
 
 
-def test_D3_B41_B42_nothing_is_unloaded_at_interpreter_exit(
+def test_D3_nothing_is_unloaded_at_interpreter_exit(
     cxx_plugin: Callable[..., str], child: Callable[..., str]
 ) -> None:
     code = """

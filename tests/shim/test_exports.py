@@ -37,7 +37,7 @@ def dynamic_symbols(path: str) -> tuple[set[str], set[str]]:
     )
 
 
-def test_the_library_exports_exactly_the_table(shim_path: str) -> None:
+def test_P13_the_library_exports_exactly_the_table(shim_path: str) -> None:
     defined, _ = dynamic_symbols(shim_path)
     assert defined - CONTROL == builtin_shims(os.uname().machine)
     assert defined & CONTROL == CONTROL
@@ -50,12 +50,12 @@ def test_the_table_by_machine() -> None:
     assert SLEEF["aarch64"] < SLEEF["x86_64"]
 
 
-def test_every_shim_is_one_of_pytorchs() -> None:
+def test_R13_every_shim_is_one_of_pytorchs() -> None:
     unknown = {name for name in COMMON_SHIMS if shim_catalogue.lookup(name) is None}
     assert not unknown
 
 
-def test_the_library_needs_only_the_c_library(shim_path: str) -> None:
+def test_P17_the_library_needs_only_the_c_library(shim_path: str) -> None:
     with open(shim_path, "rb") as file:
         elf = ELFFile(file)
         needed = {
@@ -91,7 +91,7 @@ def test_prototypes_are_those_of_pytorchs_headers(compile_library: Any) -> None:
     assert compile_library("\n".join(lines), f"-I{include}")
 
 
-def test_the_headers_serve_c_and_cxx(compile_library: Any) -> None:
+def test_P19_the_headers_serve_c_and_cxx(compile_library: Any) -> None:
     include = os.path.join(os.path.dirname(__file__), "..", "..", "shim", "include")
     source = "#include <aoti_shim.h>\nint size(void) { return sizeof(struct aoti_device_ops); }\n"
     assert compile_library(source, f"-I{include}", "-std=c11", "-pedantic", "-Werror")

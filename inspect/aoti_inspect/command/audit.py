@@ -85,7 +85,7 @@ def configure_parser(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-j", "--jobs", type=int, default=0, metavar="N", help="worker processes (default: by need)"
     )
-    parser.add_argument("--no-progress", action="store_true", help="no progress bar")
+    parser.add_argument("--no-progress", action="store_true", help="no progress line")
 
 
 def execute(options: Namespace) -> int:
@@ -132,7 +132,7 @@ def _audit_all(paths: list[str], settings: Settings, options: Namespace) -> list
         return list(audits)
     from aoti_inspect.command.progress import with_progress
 
-    return list(with_progress(audits, len(paths)))
+    return list(with_progress(audits, len(paths), sys.stderr))
 
 
 def _exit_code(audits: list[ArtifactAudit], options: Namespace) -> ExitCode:

@@ -34,7 +34,7 @@ def test_plugins_metadata_and_blobs_are_written(tmp_path: Path, plugin_bytes):
         assert again.model().plugin.weights.blob() == b"w" * 10
 
 
-def test_B68_names_of_the_artifact_never_become_paths(tmp_path: Path, plugin_bytes):
+def test_names_of_the_artifact_never_become_paths(tmp_path: Path, plugin_bytes):
     members = package_members(plugin_bytes, model="..\u202e$(x)")
     members["model/data/aotinductor/../../../../evil.so"] = plugin_bytes
     with open_artifact(write_zip(tmp_path / "m.pt2", members)) as artifact:

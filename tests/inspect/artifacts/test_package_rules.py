@@ -73,7 +73,7 @@ def test_missing_metadata(tmp_path, plugin_bytes):
     assert of_members(tmp_path, members) == {"AOTI615"}
 
 
-def test_B58_metadata_of_another_machine_are_an_error(tmp_path, plugin_bytes):
+def test_metadata_of_another_machine_are_an_error(tmp_path, plugin_bytes):
     """The ELF header is the authority; the metadata's instruction sets are compared all the same."""
     foreign = "aarch64" if os.uname().machine != "aarch64" else "x86_64"
     metadata = json.dumps({"AOTI_DEVICE_KEY": "cpu", "AOTI_MACHINE": foreign, "AOTI_CPU_ISA": "AMX"}).encode()
@@ -93,14 +93,14 @@ def test_B58_metadata_of_another_machine_are_an_error(tmp_path, plugin_bytes):
         assert ("AOTI421" in found) is ("AOTI421" in expected)
 
 
-def test_B54_a_cpu_plugin_with_metadata_for_a_gpu(tmp_path, plugin_bytes):
+def test_a_cpu_plugin_with_metadata_for_a_gpu(tmp_path, plugin_bytes):
     members = package_members(plugin_bytes)
     members["model/data/aotinductor/model/abc.wrapper_metadata.json"] = b'{"AOTI_DEVICE_KEY": "cuda"}'
     found = audit(open_artifact(write_zip(tmp_path / "cuda.pt2", members))).all_findings()
     assert any("neither calls CUDA" in item.message for item in found if item.code == "AOTI433")
 
 
-def test_B113_files_called_libraries_that_are_none(tmp_path):
+def test_files_called_libraries_that_are_none(tmp_path):
     for content, what in (
         (b"", "an empty file"),
         (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS"),
@@ -168,7 +168,7 @@ def test_methods_that_are_not_one_plugin(artifacts):
     assert finding.symbols == ("et_copy::_d2h_copy.out", "et_copy::_h2d_copy.out")
 
 
-def test_B28_B79_custom_operators(tmp_path, plugin_bytes):
+def test_custom_operators(tmp_path, plugin_bytes):
     nodes = json.dumps({"nodes": [{"node": {"target": "mylib::scale"}}]}).encode()
     path = write_zip(tmp_path / "m.pt2", package_members(plugin_bytes, abc__wrapper__json=nodes))
     result = audit(open_artifact(path))
@@ -176,7 +176,7 @@ def test_B28_B79_custom_operators(tmp_path, plugin_bytes):
     assert "mylib::scale" in finding.message
 
 
-def test_B78_a_missing_list_of_operators(tmp_path, compile_library, smallest_source):
+def test_a_missing_list_of_operators(tmp_path, compile_library, smallest_source):
     source = f"""{smallest_source}
     extern int aoti_torch_proxy_executor_call_function(void);
     API int AOTInductorModelContainerGetNumConstants(void)
@@ -189,7 +189,7 @@ def test_B78_a_missing_list_of_operators(tmp_path, compile_library, smallest_sou
     assert "AOTI647" not in codes(audit(open_artifact(str(tmp_path / "proxy.so"))))
 
 
-def test_B68_unsafe_names_and_links(tmp_path, plugin_bytes):
+def test_unsafe_names_and_links(tmp_path, plugin_bytes):
     assert of_members(tmp_path, package_members(plugin_bytes) | {"model/../../x": b""}) == {"AOTI750"}
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a.so").write_bytes(plugin_bytes)
@@ -246,7 +246,7 @@ CONSTANT = WeightTensor("layer.weight", "float32", (3, 4), (4, 1), 0, "cpu", "k"
         ({"fqn": "other.weight", "dtype": "int32"}, None),
     ],
 )
-def test_B72_constants_of_one_name_that_differ(smallest_plugin, changes, words):
+def test_constants_of_one_name_that_differ(smallest_plugin, changes, words):
     content = memoryview(Path(smallest_plugin).read_bytes())
 
     def method(name: str, tensor: WeightTensor) -> Model:
@@ -280,7 +280,7 @@ def test_a_gpu_delegate_with_a_cpu_plugin(smallest_plugin):
     assert codes(audit(placed(smallest_plugin, delegate=delegate))) == {"AOTI650"}
 
 
-def test_B51_cubins_that_the_package_lost(tmp_path, compile_library, smallest_source):
+def test_cubins_that_the_package_lost(tmp_path, compile_library, smallest_source):
     source = f"""{smallest_source}
     int cuModuleLoad(void **module, const char *path);
     const char *const paths[] = {{"/tmp/me/ab/first.cubin", "/tmp/me/cd/second.cubin"}};

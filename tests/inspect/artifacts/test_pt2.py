@@ -6,6 +6,7 @@ import importlib
 import io
 import json
 import os
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def test_content_decides_and_not_the_extension(tmp_path, plugin_bytes):
     assert open_artifact(path).kind == "pt2"
 
 
-def test_B65_a_model_that_is_not_there_lists_those_that_are(tmp_path, plugin_bytes):
+def test_a_model_that_is_not_there_lists_those_that_are(tmp_path, plugin_bytes):
     members = package_members(plugin_bytes, model="prefill") | package_members(plugin_bytes, model="decode")
     with open_artifact(write_zip(tmp_path / "two.pt2", members)) as artifact:
         assert list(artifact.models) == ["prefill", "decode"]
@@ -74,7 +75,7 @@ def test_of_several_models_the_one_called_model_is_the_default(tmp_path, plugin_
         assert artifact.model().name == "model"
 
 
-def test_B63_an_exported_program_is_recognised(tmp_path):
+def test_an_exported_program_is_recognised(tmp_path):
     members = {
         "x/archive_format": b"pt2",
         "x/models/model.json": b"{}",
@@ -90,19 +91,19 @@ def test_B63_an_exported_program_is_recognised(tmp_path):
             artifact.model()
 
 
-def test_B63_the_older_form_of_an_exported_program(tmp_path):
+def test_the_older_form_of_an_exported_program(tmp_path):
     members = {"serialized_exported_program.json": b"{}", "version": b"1"}
     assert open_artifact(write_zip(tmp_path / "old.pt2", members)).kind == "exported program"
 
 
-def test_B67_without_a_library(tmp_path):
+def test_without_a_library(tmp_path):
     with open_artifact(write_zip(tmp_path / "no_so.pt2", package_members(None))) as artifact:
         assert kinds(artifact) == ["no-library"]
         with pytest.raises(NotFound, match="has no compiled library for model 'model', only 1 C"):
             _ = artifact.model().plugin
 
 
-def test_B67_without_metadata(tmp_path, plugin_bytes):
+def test_without_metadata(tmp_path, plugin_bytes):
     members = package_members(plugin_bytes)
     del members["model/data/aotinductor/model/abc.wrapper_metadata.json"]
     with open_artifact(write_zip(tmp_path / "no_meta.pt2", members)) as artifact:
@@ -169,6 +170,37 @@ def test_pickled_weights_are_read_without_executing_them(tmp_path, artifacts, pl
         assert len(weights.storage(first)) == first.storage_nbytes == 2048
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("whole", [True, False], ids=["with the whole", "slices only"])
+def test_pickled_weights_that_are_slices_of_one_storage(tmp_path, plugin_bytes, whole):
+    """PyTorch's own writer stores one tensor for all of them; its reader takes ``as_strided`` of that."""
+    import torch
+    from torch.export.pt2_archive._package import package_pt2
+    from torch.export.pt2_archive._package_weights import TensorProperties
+    from torch.export.pt2_archive._package_weights import Weights as Written
+
+    base = torch.arange(48, dtype=torch.float32)
+    constants = {"tail": base[20:40], "head": base[4:16].view(3, 4)}
+    if whole:
+        constants |= {"all": base, "columns": base.view(6, 8)[:, 2:4], "transposed": base.view(6, 8).t()}
+    plugin = tmp_path / "abc.wrapper.so"
+    plugin.write_bytes(plugin_bytes)
+    written = Written({name: (tensor, TensorProperties(tensor)) for name, tensor in constants.items()})
+    path = str(tmp_path / "slices.pt2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # slices only: that there is no tensor of the whole storage
+        package_pt2(path, aoti_files={"model": [str(plugin), written]})
+    with open_artifact(path) as artifact:
+        weights = artifact.model().plugin.weights
+        found = {tensor.fqn: tensor for tensor in weights.tensors()}
+        assert found.keys() == constants.keys()
+        for name, tensor in found.items():
+            memory = torch.frombuffer(bytearray(weights.storage(tensor)), dtype=getattr(torch, tensor.dtype))
+            read = memory.as_strided(tensor.sizes, tensor.strides, tensor.offset)
+            assert torch.equal(read, constants[name]), name
+        assert len({tensor.storage for tensor in found.values()}) == 1
+
+
 @pytest.mark.parametrize(
     ("config", "words"),
     [
@@ -226,7 +258,7 @@ NODES = {
 }
 
 
-def test_B79_custom_operators_and_objects_are_listed(tmp_path, plugin_bytes):
+def test_custom_operators_and_objects_are_listed(tmp_path, plugin_bytes):
     members = package_members(
         plugin_bytes,
         abc__wrapper__json=json.dumps(NODES).encode(),
@@ -252,7 +284,7 @@ def test_another_archive_version_is_reported(tmp_path, plugin_bytes):
         assert kinds(artifact) == ["archive-version"]
 
 
-def test_B68_members_that_climb_out_are_reported_and_written_nowhere(tmp_path, plugin_bytes):
+def test_members_that_climb_out_are_reported_and_written_nowhere(tmp_path, plugin_bytes):
     members = package_members(plugin_bytes) | {
         "model/data/aotinductor/model/../../../../slip.txt": b"slipped"
     }

@@ -24,7 +24,7 @@ def kinds(artifact) -> list[str]:
     return [anomaly.code_hint for anomaly in artifact.anomalies]
 
 
-def test_L10_two_keys(artifacts: Path):
+def test_L10_N20_two_keys(artifacts: Path):
     with open_artifact(str(artifacts / "aoti_two_keys.pte")) as artifact:
         plugin = artifact.model().plugin
         assert (artifact.kind, kinds(artifact)) == ("pte", [])
@@ -37,7 +37,7 @@ def test_L10_two_keys(artifacts: Path):
         assert data[plugin.location.offset :][: plugin.size] == plugin.read()
 
 
-def test_L10_legacy_keys_with_data_beside_the_program(artifacts: Path):
+def test_L10_N12_legacy_keys_with_data_beside_the_program(artifacts: Path):
     with open_artifact(str(artifacts / "aoti_legacy_external.pte")) as artifact:
         plugin = artifact.model().plugin
         assert plugin.delegate.payload.kind == "legacy"
@@ -46,7 +46,7 @@ def test_L10_legacy_keys_with_data_beside_the_program(artifacts: Path):
         assert plugin.weights.location.path == artifact.companions[0]
 
 
-def test_L11_weights_by_name(artifacts: Path):
+def test_L11_N30_weights_by_name(artifacts: Path):
     with open_artifact(str(artifacts / "aoti_fqn3_external.pte")) as artifact:
         weights = artifact.model().plugin.weights
         assert weights.kind == "tensors"
@@ -157,7 +157,7 @@ def test_missing_weights_by_name(artifacts: Path, tmp_path: Path):
         assert artifact.model().plugin.weights.kind == "missing"
 
 
-def test_a_plugin_key_that_is_nowhere(artifacts: Path):
+def test_N21_a_plugin_key_that_is_nowhere(artifacts: Path):
     data = (artifacts / "handmade_two_keys.pte").read_bytes()
     with open_artifact("x.pte", content=data.replace(b"aaa_so_blob\n", b"zzz_so_blob\n")) as artifact:
         assert kinds(artifact) == ["missing-plugin"]

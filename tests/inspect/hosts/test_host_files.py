@@ -61,7 +61,7 @@ def test_a_program_that_exports_the_shims_loads_the_plugin(compile_library: Comp
     assert really_loads(host, plugin)
 
 
-def test_B09_shims_that_the_host_hides_are_named_as_hidden(compile_library: Compile, plugin: str) -> None:
+def test_P12_R8_shims_that_the_host_hides_are_named_as_hidden(compile_library: Compile, plugin: str) -> None:
     host = compile_library(MAIN + SHIM, "-ldl", name="host", shared=False)
     found = verdict(plugin, host)
     assert found.outcome == "will not load"
@@ -119,7 +119,7 @@ def test_a_library_that_the_host_needs_provides_for_it(compile_library: Compile,
     assert really_loads(host, plugin)
 
 
-def test_B08_two_providers_of_one_shim_are_pointed_out(compile_library: Compile, plugin: str) -> None:
+def test_P14_two_providers_of_one_shim_are_pointed_out(compile_library: Compile, plugin: str) -> None:
     shims = compile_library(SHIM, "-Wl,-soname,libshims.so", name="libshims.so")
     folder = os.path.dirname(shims)
     host = compile_library(
@@ -139,7 +139,7 @@ def test_B08_two_providers_of_one_shim_are_pointed_out(compile_library: Compile,
     assert "load order decides" in note
 
 
-def test_B11_a_needed_library_that_is_not_found_is_named(compile_library: Compile) -> None:
+def test_a_needed_library_that_is_not_found_is_named(compile_library: Compile) -> None:
     gone = compile_library(
         "int gone(void) { return 0; }", "-Wl,-soname,libgone-away.so", name="libgone-away.so"
     )
@@ -162,7 +162,7 @@ def test_local_is_a_plain_process_on_this_machine(smallest_plugin: str, plugin: 
     assert (found.outcome, found.missing) == ("will not load", ("aoti_torch_get_data_ptr",))
 
 
-def test_B18_the_version_that_a_real_library_lacks_is_named_with_its_symbols(
+def test_the_version_that_a_real_library_lacks_is_named_with_its_symbols(
     compile_library: Compile, tmp_path: Path
 ) -> None:
     def build(version: str) -> str:

@@ -42,7 +42,7 @@ def verdict(path: str, host: str, target: Target | None = None) -> HostVerdict:
     return found
 
 
-def test_B07_each_version_is_judged_by_what_it_exports(plugin_that_calls: Callable[..., str]) -> None:
+def test_each_version_is_judged_by_what_it_exports(plugin_that_calls: Callable[..., str]) -> None:
     path = plugin_that_calls("aoti_torch_get_data_ptr", "torch_call_dispatcher")
     before, after = verdict(path, "torch==2.9"), verdict(path, "torch==2.10")
     assert before.outcome == "will not load"
@@ -56,7 +56,7 @@ def test_a_patch_level_and_a_build_do_not_matter(plugin_that_calls: Callable[...
     assert verdict(path, "torch==2.13.0+cpu").outcome == "loads with fallbacks"
 
 
-def test_B03_the_slim_host_is_told_from_pytorch(plugin_that_calls: Callable[..., str]) -> None:
+def test_the_slim_host_is_told_from_pytorch(plugin_that_calls: Callable[..., str]) -> None:
     path = plugin_that_calls("aoti_torch_cpu_addmm_out")
     found = verdict(path, "executorch")
     assert (found.outcome, found.missing) == ("will not load", ("aoti_torch_cpu_addmm_out",))
@@ -75,7 +75,7 @@ def test_vector_math_comes_with_libtorch(plugin_that_calls: Callable[..., str]) 
     assert verdict(path, "executorch").missing == ("Sleef_expf16_u10",)
 
 
-def test_B10_a_plugin_that_does_not_name_libtorch_loads_with_a_condition(
+def test_a_plugin_that_does_not_name_libtorch_loads_with_a_condition(
     plugin_that_calls: Callable[..., str],
 ) -> None:
     notes = verdict(plugin_that_calls("aoti_torch_get_data_ptr"), "torch==2.13").notes
@@ -88,7 +88,7 @@ def test_the_cuda_runtime_must_come_from_the_host(plugin_that_calls: Callable[..
     assert any("libcudart" in note for note in verdict(path, "executorch").notes)
 
 
-def test_B02_the_cxx_api_of_libtorch_is_no_promise(compile_library: Compile) -> None:
+def test_the_cxx_api_of_libtorch_is_no_promise(compile_library: Compile) -> None:
     source = "namespace c10 { struct Warning { Warning(int); }; }\nvoid use() { c10::Warning w(1); }\n"
     source += f'extern "C" {{ {ENTRIES.replace("CALLS", "use();")} }}'
     path = compile_library(source, cxx=True)
@@ -98,7 +98,7 @@ def test_B02_the_cxx_api_of_libtorch_is_no_promise(compile_library: Compile) -> 
     assert verdict(path, "executorch").outcome == "will not load"
 
 
-def test_B01_the_old_string_abi_does_not_load_in_new_builds(compile_library: Compile) -> None:
+def test_the_old_string_abi_does_not_load_in_new_builds(compile_library: Compile) -> None:
     source = "#include <string>\nnamespace c10 { struct Error { Error(std::string); }; }\n"
     source += 'void use() { c10::Error e("x"); }\n'
     source += f'extern "C" {{ {ENTRIES.replace("CALLS", "use();")} }}'
@@ -109,7 +109,7 @@ def test_B01_the_old_string_abi_does_not_load_in_new_builds(compile_library: Com
 
 
 @pytest.mark.parametrize(("glibc", "loads"), [("2.40", True), ("2.41", False), (None, True)])
-def test_B29_an_executable_stack_is_refused_from_glibc_2_41_on(
+def test_an_executable_stack_is_refused_from_glibc_2_41_on(
     plugin_that_calls: Callable[..., str], glibc: str | None, loads: bool
 ) -> None:
     path = plugin_that_calls("aoti_torch_get_data_ptr", flags=("-Wl,-z,execstack",))
@@ -121,7 +121,7 @@ def test_B29_an_executable_stack_is_refused_from_glibc_2_41_on(
 
 
 @pytest.mark.parametrize(("limit", "loads"), [("2.0", False), ("99.0", True), (None, True)])
-def test_B132_a_newer_glibc_than_the_target_is_a_reason_with_its_symbols(
+def test_a_newer_glibc_than_the_target_is_a_reason_with_its_symbols(
     compile_library: Compile, limit: str | None, loads: bool
 ) -> None:
     source = "#include <stdlib.h>\n" + ENTRIES.replace("CALLS", "abort();")
@@ -130,7 +130,7 @@ def test_B132_a_newer_glibc_than_the_target_is_a_reason_with_its_symbols(
     assert any("abort" in reason for reason in found.reasons) is not loads
 
 
-def test_B61_the_machine_is_compared_before_anything_else(plugin_that_calls: Callable[..., str]) -> None:
+def test_the_machine_is_compared_before_anything_else(plugin_that_calls: Callable[..., str]) -> None:
     found = verdict(plugin_that_calls("aoti_torch_nowhere"), "torch==2.13", Target(machine="aarch64"))
     assert found.outcome == "will not load"
     assert "built for" in found.reasons[0]

@@ -33,7 +33,7 @@ def test_nothing_is_said_of_exports_that_can_not_be_read(run):
     assert run("AOTI101", container=(), is_dynamic=False).silent
 
 
-def test_L1_B27_all_missing_entry_points_are_named_at_once(run, emitted):
+def test_L1_all_missing_entry_points_are_named_at_once(run, emitted):
     kept = tuple(name for name in emitted("2.13") if name not in REQUIRED)
     finding = run("AOTI102", container=kept).only
     assert finding.severity == "error"
@@ -93,9 +93,7 @@ def test_what_is_no_plugin_loses_nothing(run, code):
         ("AOTI116", "2.12", "2.13", f"{C}UpdateConstantBufferPairs"),
     ],
 )
-def test_L8_B94_a_lost_feature_names_its_functions_and_the_version_that_has_them(
-    run, code, torch, since, symbol
-):
+def test_L8_a_lost_feature_names_its_functions_and_their_first_version(run, code, torch, since, symbol):
     finding = run(code, torch=torch).only
     assert symbol in finding.symbols
     assert f"PyTorch {since} or later" in finding.remedy
@@ -122,14 +120,14 @@ def test_lost_features_weigh_more_where_they_are_needed(run, emitted):
     assert run("AOTI113", container=unlisted).only.severity == "warning"
 
 
-def test_B16_constants_calls_with_a_map_only_are_named(run):
+def test_constants_calls_with_a_map_only_are_named(run):
     finding = run("AOTI120", torch="2.9").only
     assert f"{C}ExtractConstantsMap" in finding.symbols
     assert "libstdc++" in finding.message
     assert f"{C}UpdateUserManagedConstantBuffer" not in run("AOTI120", torch="2.10").only.symbols
 
 
-def test_B16_a_counterpart_with_a_c_array_is_enough(run):
+def test_a_counterpart_with_a_c_array_is_enough(run):
     assert run("AOTI120").silent
     assert run("AOTI120", torch="2.2").silent  # has no constants calls at all
 
@@ -144,11 +142,11 @@ def test_B16_a_counterpart_with_a_c_array_is_enough(run):
         ({"torch": "2.3", "undefined": ()}, "2.3 to 2.5"),
     ],
 )
-def test_B07_the_compiler_is_told_from_exports_and_imports(run, changes, version):
+def test_the_compiler_is_told_from_exports_and_imports(run, changes, version):
     assert f"PyTorch {version}," in run("AOTI130", **changes).only.message
 
 
-def test_B07_a_trimmed_plugin_gives_a_lower_bound_only(run):
+def test_a_trimmed_plugin_gives_a_lower_bound_only(run):
     message = run("AOTI130", container=REQUIRED, undefined=()).only.message
     assert "PyTorch 2.3 or later" in message
     assert "missing" in message

@@ -42,7 +42,7 @@ def test_L7_libcxx_is_named_where_it_is_the_runtime(run):
     assert "-lc++" in finding.remedy
 
 
-def test_B13_an_exported_static_runtime_is_an_error(run):
+def test_an_exported_static_runtime_is_an_error(run):
     finding = run(
         "AOTI202", cxx_runtime_static=True, std=3000, std_strong=800, std_examples=("_ZNSt6localeC1Ev",)
     ).only
@@ -51,13 +51,13 @@ def test_B13_an_exported_static_runtime_is_an_error(run):
     assert "--exclude-libs" in finding.remedy
 
 
-def test_B13_B14_templates_that_were_inlined_are_no_copy_of_the_runtime(run):
+def test_templates_that_were_inlined_are_no_copy_of_the_runtime(run):
     assert run("AOTI202", std=250, std_strong=0).silent
     assert run("AOTI202", cxx_runtime_static=True, std_strong=0).silent
     assert run("AOTI202", cxx_runtime_static=False, std_strong=3).silent
 
 
-def test_B13_a_hidden_static_runtime_is_a_remark(run):
+def test_a_hidden_static_runtime_is_a_remark(run):
     assert run("AOTI203", cxx_runtime_static=True, std_strong=0).only.severity == "info"
     assert run("AOTI203", cxx_runtime_static=True, std_strong=5).silent
     assert run("AOTI203").silent
@@ -68,7 +68,7 @@ def test_libcxx_is_told(run):
     assert run("AOTI204").silent
 
 
-def test_B01_B22_B23_the_old_string_abi_of_libtorch_is_an_error(run):
+def test_the_old_string_abi_of_libtorch_is_an_error(run):
     finding = run("AOTI205", undefined=(OLD_TORCH, "_ZN5torch3jit17parseSchemaOrNameERKSs")).only
     assert finding.severity == "error"
     assert len(finding.symbols) == 2
@@ -76,29 +76,29 @@ def test_B01_B22_B23_the_old_string_abi_of_libtorch_is_an_error(run):
     assert "_GLIBCXX_USE_CXX11_ABI" in finding.remedy
 
 
-def test_B05_the_old_string_abi_of_libstdcxx_alone_is_a_warning(run):
+def test_the_old_string_abi_of_libstdcxx_alone_is_a_warning(run):
     assert run("AOTI205", undefined=("_ZNSsC1ERKSs",)).only.severity == "warning"
 
 
-def test_B01_the_new_string_abi_is_fine(run):
+def test_the_new_string_abi_is_fine(run):
     assert run("AOTI205", undefined=(NEW_TORCH, "_ZN4Mess6SsSsSsEv")).silent
 
 
-def test_B02_cxx_symbols_of_libtorch_are_told(run):
+def test_cxx_symbols_of_libtorch_are_told(run):
     name = "_ZN5torch12aot_inductor33tensor_handle_to_tensor_pointerEP16AtenTensorOpaque"
     finding = run("AOTI206", undefined=(name, NEW_TORCH, OLD_TORCH)).only
     assert finding.symbols == (NEW_TORCH, name)  # the old ABI is AOTI205's
     assert run("AOTI206", undefined=("aoti_torch_get_data_ptr", "?" + name)).silent
 
 
-def test_B34_unique_symbols_keep_it_mapped(run):
+def test_unique_symbols_keep_it_mapped(run):
     finding = run("AOTI207", unique=tuple(f"_ZZ{n}" for n in range(17))).only
     assert "17 unique symbols" in finding.message
     assert len(finding.symbols) == 17
     assert run("AOTI207", unique=()).silent
 
 
-def test_B15_exported_internals_clash_under_rtld_global(run):
+def test_exported_internals_clash_under_rtld_global(run):
     finding = run("AOTI208").only
     assert "RTLD_GLOBAL" in finding.message
     assert "40 of torch::aot_inductor" in finding.message
@@ -113,7 +113,7 @@ LIMITS = [
 
 
 @pytest.mark.parametrize(("code", "field", "prefix", "entry"), LIMITS)
-def test_B18_B133_each_version_is_compared_on_both_sides(run, code, field, prefix, entry):
+def test_each_version_is_compared_on_both_sides(run, code, field, prefix, entry):
     number, gcc = entry
     need = VersionNeed("libstdc++.so.6", prefix + number, False, ("_ZSt4cerr",))
     assert run(code, version_needs=(need,), target=Target(**{field: number})).silent
@@ -125,12 +125,12 @@ def test_B18_B133_each_version_is_compared_on_both_sides(run, code, field, prefi
     assert f"{need.version} (GCC {gcc}) for _ZSt4cerr" in finding.message
 
 
-def test_B18_versions_are_compared_as_numbers(run):
+def test_versions_are_compared_as_numbers(run):
     need = VersionNeed("libstdc++.so.6", "GLIBCXX_3.4.9", False, ("_ZSt4cerr",))
     assert run("AOTI210", version_needs=(need,), target=Target(glibcxx="3.4.10")).silent
 
 
-def test_B18_a_version_of_the_future_is_not_explained_but_found(run):
+def test_a_version_of_the_future_is_not_explained_but_found(run):
     need = VersionNeed("libstdc++.so.6", "GLIBCXX_3.4.99", False, ("_ZSt4cerr",))
     message = run("AOTI210", version_needs=(need,), target=Target(glibcxx="3.4.30")).only.message
     assert "GLIBCXX_3.4.99 for _ZSt4cerr" in message

@@ -36,14 +36,14 @@ def test_machine_code_runs_within_its_major_version(architecture, sm, runs):
 @pytest.mark.parametrize(
     ("gpu", "sm"), [((cubin(86),), 90), ((cubin(90),), 80), ((ptx(90),), 80), ((cubin(80), ptx(90)), 75)]
 )
-def test_B46_no_code_for_the_target(run, gpu, sm):
+def test_no_code_for_the_target(run, gpu, sm):
     finding = run("AOTI501", gpu=gpu, target=Target(sm=sm)).only
     assert finding.severity == "error"
     assert f"sm_{sm}" in finding.message
     assert run("AOTI502", gpu=gpu, target=Target(sm=sm)).silent
 
 
-def test_B46_the_message_names_what_is_there(run):
+def test_the_message_names_what_is_there(run):
     finding = run("AOTI501", gpu=(cubin(86),), target=Target(sm=90)).only
     assert "has GPU code for sm_86 only, and no PTX; the target is sm_90" in finding.message
     assert finding.symbols == ("sm_86",)
@@ -52,24 +52,24 @@ def test_B46_the_message_names_what_is_there(run):
 @pytest.mark.parametrize(
     ("gpu", "sm"), [((cubin(90),), 90), ((cubin(80),), 86), ((ptx(80),), 90), ((), 90), ((cubin(90),), None)]
 )
-def test_B46_code_for_the_target_or_nothing_to_compare(run, gpu, sm):
+def test_code_for_the_target_or_nothing_to_compare(run, gpu, sm):
     assert run("AOTI501", gpu=gpu, target=Target(sm=sm)).silent
 
 
-def test_B46_an_architecture_that_can_not_be_told_is_not_checked(run):
+def test_an_architecture_that_can_not_be_told_is_not_checked(run):
     outcome = run("AOTI501", gpu=(cubin(0),), target=Target(sm=90))
     assert not outcome.findings
     assert outcome.unchecked
 
 
-def test_B49_code_through_ptx(run):
+def test_code_through_ptx(run):
     finding = run("AOTI502", gpu=(cubin(80), ptx(80)), target=Target(sm=90)).only
     assert "PTX for compute_80" in finding.message
     assert run("AOTI502", gpu=(cubin(80), ptx(80)), target=Target(sm=86)).silent
     assert run("AOTI502", gpu=(cubin(80), ptx(80))).silent
 
 
-def test_B49_the_architectures_are_listed(run):
+def test_the_architectures_are_listed(run):
     forward = run("AOTI503", gpu=(cubin(80), ptx(80))).only
     assert "every later GPU" in forward.message
     assert forward.symbols == ("compute_80", "sm_80")
@@ -81,19 +81,19 @@ def test_B49_the_architectures_are_listed(run):
 
 
 @pytest.mark.parametrize(("version", "known"), PTX_CUDA.items())
-def test_B48_the_driver_for_each_ptx_version(run, version, known):
+def test_the_driver_for_each_ptx_version(run, version, known):
     message = run("AOTI504", gpu=(ptx(80, version),)).only.message
     assert f"CUDA {known[0]}, driver {known[1]}" in message
 
 
-def test_B48_the_newest_ptx_counts_and_the_future_is_unknown(run):
+def test_the_newest_ptx_counts_and_the_future_is_unknown(run):
     assert "version 8.10" in run("AOTI504", gpu=(ptx(80, "8.10"), ptx(80, "8.9"))).only.message
     assert "newer than this table" in run("AOTI504", gpu=(ptx(80, "99.9"),)).only.message
     assert run("AOTI504", gpu=(cubin(90),)).silent
     assert run("AOTI504", gpu=(ptx(80, "x"),)).silent
 
 
-def test_B50_cubins_opened_by_path(run):
+def test_cubins_opened_by_path(run):
     paths = ("/tmp/torchinductor_me/ab/cab.cubin", "/tmp/torchinductor_me/cd/ccd.cubin")
     finding = run("AOTI505", undefined=("cuModuleLoad",), cubin_paths=paths).only
     assert finding.symbols == paths

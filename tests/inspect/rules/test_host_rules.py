@@ -10,7 +10,7 @@ def lacks(host, *names):
     return HostVerdict(host, "will not load", ("it lacks something",), names)
 
 
-def test_B03_B07_missing_functions_are_grouped_by_host_and_family(run):
+def test_missing_functions_are_grouped_by_host_and_family(run):
     missing = ("Sleef_expf16_u10", "aoti_torch_cpu_addmm_out", "aoti_torch_get_dim", "torch_call_dispatcher")
     verdicts = (
         lacks("torch==2.6", *missing),
@@ -45,7 +45,7 @@ def test_no_version_has_what_no_version_has(run):
     assert "no PyTorch" in finding.remedy
 
 
-def test_B139_a_host_that_could_not_be_checked_is_no_pass(run):
+def test_a_host_that_could_not_be_checked_is_no_pass(run):
     outcome = run("AOTI301", verdicts=(HostVerdict("/opt/host", "not checked", ("no such library",)),))
     assert not outcome.findings
     assert "no such library" in outcome.unchecked[0].reason
@@ -124,7 +124,7 @@ def test_libtorch_needed_or_not(run):
     assert run("AOTI311", needed=(), undefined=("memcpy@GLIBC_2.14@libc.so.6",)).silent
 
 
-def test_B56_operators_of_two_devices(run):
+def test_operators_of_two_devices(run):
     finding = run("AOTI312", undefined=("aoti_torch_cpu_mm_out", "aoti_torch_cuda_mm_out")).only
     assert "cpu: aoti_torch_cpu_mm_out; cuda: aoti_torch_cuda_mm_out" in finding.message
     assert run("AOTI312", undefined=("aoti_torch_cuda_mm_out", "aoti_torch_clone")).silent
@@ -146,20 +146,20 @@ def test_other_symbols_of_the_host(run):
     assert run("AOTI321").silent
 
 
-def test_B78_B79_the_proxy_executor_is_needed(run):
+def test_the_proxy_executor_is_needed(run):
     finding = run("AOTI330", undefined=("aoti_torch_proxy_executor_call_function",)).only
     assert "JSON" in finding.message
     assert run("AOTI330").silent
 
 
-def test_B08_L12_a_plugin_that_defines_host_functions(run):
+def test_L12_a_plugin_that_defines_host_functions(run):
     finding = run("AOTI340", shims=("aoti_torch_get_data_ptr",)).only
     assert finding.severity == "error"
     assert run("AOTI340", shims=("aoti_torch_get_data_ptr",), container=()).only.severity == "info"
     assert run("AOTI340").silent
 
 
-def test_B08_prefixed_host_functions(run):
+def test_prefixed_host_functions(run):
     finding = run("AOTI341", undefined=("executorch_aoti_torch_get_data_ptr",)).only
     assert "prefix executorch_:" in finding.message
     assert run("AOTI341").silent

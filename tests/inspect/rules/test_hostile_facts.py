@@ -76,7 +76,7 @@ changes = st.fixed_dictionaries(
 
 @settings(max_examples=300, deadline=None)
 @given(changes=changes)
-def test_B108_any_facts_give_findings_or_not_checked(plugin_of, changes):
+def test_any_facts_give_findings_or_not_checked(plugin_of, changes):
     missing = tuple(sorted(set(changes["undefined"])))
     facts = plugin_of(**changes)
     verdict = HostVerdict("torch==2.9", "will not load", (), missing)

@@ -99,7 +99,7 @@ def test_rules_import_nothing_heavy():
     code = (
         "import sys; sys.path[:0] = sys.argv[1:]; before = set(sys.modules);"
         "from aoti_inspect.rules import all_rules; all_rules();"
-        "heavy = {'dataclasses', 'inspect', 'json', 'pathlib', 'zipfile', 'gzip', 'ctypes', 'rich'};"
+        "heavy = {'dataclasses', 'inspect', 'json', 'pathlib', 'zipfile', 'gzip', 'ctypes'};"
         "print(sorted(heavy & (set(sys.modules) - before)))"
     )
     paths = [str(ROOT / "abi"), str(ROOT / "inspect")]
@@ -119,7 +119,7 @@ def test_a_healthy_plugin_has_few_findings_and_no_warning(plugin):
     assert [finding.code for finding in findings] == ["AOTI130", "AOTI207", "AOTI208", "AOTI310"]
 
 
-def test_B22_the_abi_cause_comes_before_what_follows_from_it(plugin):
+def test_the_abi_cause_comes_before_what_follows_from_it(plugin):
     from aoti_inspect.auditing.result import by_gravity
     from aoti_inspect.facts.records import GpuImage
     from aoti_inspect.findings import HostVerdict

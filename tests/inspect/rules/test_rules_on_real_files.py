@@ -64,7 +64,7 @@ def test_a_plain_plugin_has_only_remarks(build):
         (("-Wl,-z,nodelete",), "AOTI431"),
     ],
 )
-def test_B11_B29_one_linker_option_is_one_finding(build, flags, code):
+def test_one_linker_option_is_one_finding(build, flags, code):
     found = codes(build(c_source(), *flags))
     assert found - COMMON == {code}
 
@@ -73,7 +73,7 @@ def test_a_linker_that_merges_code_and_data(build):
     assert "AOTI702" in codes(build(c_source(), "-Wl,-N", "-nostdlib"))
 
 
-def test_L1_B27_an_entry_point_that_was_left_out(build):
+def test_L1_an_entry_point_that_was_left_out(build):
     path = build(c_source(without=(f"{C}Run", f"{C}Delete")))
     assert find(path, "AOTI102").symbols == (f"{C}Delete", f"{C}Run")
 
@@ -83,7 +83,7 @@ def test_hidden_entry_points(build):
     assert "AOTI101" in codes(path)
 
 
-def test_B132_the_symbols_behind_a_version_need(build):
+def test_the_symbols_behind_a_version_need(build):
     path = build(c_source(body='int printf(const char*, ...); int say(void) { return printf("%d", 1); }'))
     assert "printf" in find(path, "AOTI403", Target(glibc="2.1")).symbols
     assert "AOTI403" not in codes(path, Target(glibc="2.99"))
@@ -123,7 +123,7 @@ def cxx_source(*, extra: str = "", body: str = "") -> str:
 
 
 @pytest.mark.parametrize(("abi", "code"), [("0", "AOTI205"), ("1", "AOTI206")])
-def test_B01_B02_both_string_abis_of_a_libtorch_symbol(build, abi, code):
+def test_both_string_abis_of_a_libtorch_symbol(build, abi, code):
     path = build(
         cxx_source(body="c10::Warning w(stream.str());"),
         f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
@@ -142,7 +142,7 @@ def test_L7_linked_without_the_cxx_runtime(build):
     assert "AOTI201" not in codes(build(cxx_source(), suffix=".cpp", driver="g++"))
 
 
-def test_B13_a_static_cxx_runtime_exported_and_hidden(build):
+def test_a_static_cxx_runtime_exported_and_hidden(build):
     exported = build(cxx_source(), "-static-libstdc++", suffix=".cpp", driver="g++")
     assert find(exported, "AOTI202").severity == "error"
     hidden = build(cxx_source(), "-static-libstdc++", "-Wl,--exclude-libs,ALL", suffix=".cpp", driver="g++")
@@ -151,7 +151,7 @@ def test_B13_a_static_cxx_runtime_exported_and_hidden(build):
     assert "AOTI203" in found
 
 
-def test_B34_unique_symbols_of_inline_statics(build):
+def test_unique_symbols_of_inline_statics(build):
     extra = """
     inline int& counter() { static int value; return value; }
     extern "C" int bump() { return ++counter(); }

@@ -21,7 +21,7 @@ def test_writable_code(run):
 @pytest.mark.parametrize(
     "entry", ["", ".", "lib", "../lib", "/tmp/build-xyz", "/tmp", "/dev/shm/x", "/var/tmp/y"]
 )
-def test_B11_insecure_search_paths(run, entry):
+def test_insecure_search_paths(run, entry):
     finding = run("AOTI703", runpath=("$ORIGIN", entry)).only
     assert finding.severity == "error"
     assert finding.symbols == (entry,)
@@ -29,7 +29,7 @@ def test_B11_insecure_search_paths(run, entry):
 
 
 @pytest.mark.parametrize("entry", ["/home/someone/build/lib", "/builds/x", "/usrlocal", "/tmpfiles"])
-def test_B11_search_paths_of_the_build_machine(run, entry):
+def test_search_paths_of_the_build_machine(run, entry):
     finding = run("AOTI704", rpath=(entry,)).only
     assert finding.symbols == (entry,)
     assert run("AOTI703", rpath=(entry,)).silent
@@ -38,12 +38,12 @@ def test_B11_search_paths_of_the_build_machine(run, entry):
 @pytest.mark.parametrize(
     "entry", ["$ORIGIN", "$ORIGIN/../lib", "${ORIGIN}", "/usr/lib", "/usr/local/cuda/lib64", "/opt/rocm/lib"]
 )
-def test_B11_search_paths_that_are_fine(run, entry):
+def test_search_paths_that_are_fine(run, entry):
     assert run("AOTI703", runpath=(entry,)).silent
     assert run("AOTI704", runpath=(entry,)).silent
 
 
-def test_B11_runpath_makes_rpath_void(run):
+def test_runpath_makes_rpath_void(run):
     assert run("AOTI703", runpath=("$ORIGIN",), rpath=("/tmp/x",)).silent
     assert run("AOTI704", runpath=("$ORIGIN",), rpath=("/home/x",)).silent
 
@@ -58,11 +58,11 @@ def test_B11_runpath_makes_rpath_void(run):
         {"other_examples": ("\x07",)},
     ],
 )
-def test_B130_names_that_act_on_a_terminal(run, changes):
+def test_names_that_act_on_a_terminal(run, changes):
     assert run("AOTI705", **changes).only.severity == "warning"
 
 
-def test_B130_names_of_any_script_are_fine(run):
+def test_names_of_any_script_are_fine(run):
     assert run("AOTI705").silent
     assert run("AOTI705", soname="modèle_模型.so").silent
 

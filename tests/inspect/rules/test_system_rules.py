@@ -15,14 +15,14 @@ CUBIN = GpuImage("cubin", 90, None, "elf", 0, 100)
     ("glibc", "severity"),
     [(None, "warning"), ("2.36", "warning"), ("2.40", "warning"), ("2.41", "error"), ("3.0", "error")],
 )
-def test_B29_B30_an_executable_stack_is_an_error_from_glibc_2_41_on(run, glibc, severity):
+def test_an_executable_stack_is_an_error_from_glibc_2_41_on(run, glibc, severity):
     finding = run("AOTI401", executable_stack=True, target=Target(glibc=glibc)).only
     assert finding.severity == severity
     assert "noexecstack" in finding.remedy
     assert run("AOTI402", executable_stack=None, target=Target(glibc=glibc)).only.severity == severity
 
 
-def test_B29_an_ordinary_stack_is_fine(run):
+def test_an_ordinary_stack_is_fine(run):
     assert run("AOTI401").silent
     assert run("AOTI402").silent
     assert run("AOTI401", executable_stack=None).silent
@@ -31,7 +31,7 @@ def test_B29_an_ordinary_stack_is_fine(run):
 
 
 @pytest.mark.parametrize(("number", "first"), GLIBC_FIRST.items())
-def test_B132_B133_each_glibc_is_compared_on_both_sides(run, number, first):
+def test_each_glibc_is_compared_on_both_sides(run, number, first):
     need = VersionNeed("libc.so.6", f"GLIBC_{number}", False, ("__isoc23_strtol",))
     assert run("AOTI403", version_needs=(need,), target=Target(glibc=number)).silent
     below = f"2.{int(number.partition('.')[2]) - 1}"
@@ -42,7 +42,7 @@ def test_B132_B133_each_glibc_is_compared_on_both_sides(run, number, first):
     assert f"glibc {below}" in finding.message
 
 
-def test_B132_every_version_beyond_the_target_is_named_with_its_symbols(run):
+def test_every_version_beyond_the_target_is_named_with_its_symbols(run):
     needs = (
         VersionNeed("libc.so.6", "GLIBC_2.38", False, ("__isoc23_strtol", "__isoc23_strtoull")),
         VersionNeed("libm.so.6", "GLIBC_2.29", False, ("expf",)),
@@ -75,7 +75,7 @@ def test_private_symbols_of_glibc(run):
     assert run("AOTI404").silent
 
 
-def test_B61_the_machine_comes_before_the_instruction_set(run):
+def test_the_machine_comes_before_the_instruction_set(run):
     target = Target(machine="aarch64", isa=frozenset({"NEON"}))
     assert "aarch64" in run("AOTI420", target=target).only.message
     assert run("AOTI421", target=target).silent
@@ -86,7 +86,7 @@ def test_B61_the_machine_comes_before_the_instruction_set(run):
 META = {"AOTI_CPU_ISA": "AVX512 AVX512_VNNI"}
 
 
-def test_B57_instruction_sets_beyond_the_target(run):
+def test_instruction_sets_beyond_the_target(run):
     target = Target(machine="x86_64", isa=frozenset({"AVX2"}))
     finding = run("AOTI421", metadata=META, target=target).only
     assert finding.severity == "error"
@@ -103,15 +103,15 @@ def test_B57_instruction_sets_beyond_the_target(run):
         ({"AOTI_CPU_ISA": "INVALID_VEC_ISA"}, set()),
     ],
 )
-def test_B57_instruction_sets_that_the_target_has(run, metadata, isa):
+def test_instruction_sets_that_the_target_has(run, metadata, isa):
     assert run("AOTI421", metadata=metadata, target=Target(isa=frozenset(isa))).silent
 
 
-def test_B57_without_a_target_nothing_is_compared(run):
+def test_without_a_target_nothing_is_compared(run):
     assert run("AOTI421", metadata=META).silent
 
 
-def test_B57_sleef_is_evidence_where_there_is_no_metadata(run):
+def test_sleef_is_evidence_where_there_is_no_metadata(run):
     target = Target(isa=frozenset({"AVX2"}))
     finding = run(
         "AOTI421", metadata=None, undefined=("Sleef_expf16_u10", "Sleef_sinf8_u35"), target=target
@@ -120,7 +120,7 @@ def test_B57_sleef_is_evidence_where_there_is_no_metadata(run):
     assert run("AOTI421", metadata=None, undefined=("Sleef_expf8_u10",), target=target).silent
 
 
-def test_B60_neither_metadata_nor_sleef_is_not_checked(run):
+def test_neither_metadata_nor_sleef_is_not_checked(run):
     outcome = run("AOTI421", metadata=None, target=Target(isa=frozenset({"AVX2"})))
     assert not outcome.findings
     assert "metadata" in outcome.unchecked[0].reason
@@ -228,7 +228,7 @@ def test_a_shared_library_is_loadable(run):
         ({"metadata": {"AOTI_COMPUTE_CAPABILITY": "8.6"}, "gpu": (CUBIN,)}, "AOTI_COMPUTE_CAPABILITY"),
     ],
 )
-def test_B58_metadata_that_disagree_with_the_file(run, changes, key):
+def test_metadata_that_disagree_with_the_file(run, changes, key):
     assert run("AOTI433", **changes).only.symbols == (key,)
 
 
@@ -243,5 +243,5 @@ def test_B58_metadata_that_disagree_with_the_file(run, changes, key):
         {"metadata": {"AOTI_COMPUTE_CAPABILITY": ""}},
     ],
 )
-def test_B58_metadata_that_fit(run, changes):
+def test_metadata_that_fit(run, changes):
     assert run("AOTI433", **changes).silent

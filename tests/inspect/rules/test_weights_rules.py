@@ -7,19 +7,19 @@ def weights(kind, *, size=0, required=None, magic=None, magic_ok=None, mutable=N
     return Weights(kind, 4096, size, required, magic, magic_ok, mutable)
 
 
-def test_B70_B71_external_weights(run):
+def test_external_weights(run):
     assert "weights from outside" in run("AOTI601", weights=weights("external")).only.message
     assert "49792" not in run("AOTI601", weights=weights("external", required=49792)).only.message
     assert "48.6 KiB of weights" in run("AOTI601", weights=weights("external", required=49792)).only.message
     assert "2688 bytes" in run("AOTI601", weights=weights("external", required=2688)).only.message
 
 
-def test_B70_weights_inside_or_none_at_all(run):
+def test_weights_inside_or_none_at_all(run):
     for kind in ("embedded", "appended", "none"):
         assert run("AOTI601", weights=weights(kind)).silent
 
 
-def test_B73_appended_weights(run):
+def test_appended_weights(run):
     good = weights("appended", size=5 << 30, magic=0x1234, magic_ok=True)
     finding = run("AOTI602", weights=good).only
     assert "5.0 GiB" in finding.message
@@ -27,7 +27,7 @@ def test_B73_appended_weights(run):
     assert run("AOTI603", weights=good).silent
 
 
-def test_B73_damaged_appended_weights(run):
+def test_damaged_appended_weights(run):
     bad = weights("appended", size=1, magic=0x1234, magic_ok=False)
     finding = run("AOTI603", weights=bad).only
     assert finding.severity == "error"
