@@ -232,10 +232,10 @@ def test_the_closing_line_counts_what_was_found(tmp_path: Path) -> None:
         (Weights("none", 0, 0, None, None, None, None), "none of its own"),
         (
             Weights("embedded", 64, 2688, None, None, None, True),
-            "inside the file, 2688 bytes, written to by runs",
+            "inside the file, 2688 bytes, modified by runs",
         ),
         (Weights("appended", 16384, 1 << 20, 1 << 20, 1, True, None), "appended at offset 16384, 1.0 MiB"),
-        (Weights("external", 0, 0, 2 << 30, None, None, None), "in a separate blob, 2.0 GiB wanted"),
+        (Weights("external", 0, 0, 2 << 30, None, None, None), "in a separate blob, 2.0 GiB expected"),
     ],
 )
 def test_where_the_weights_are(weights: Weights, text: str) -> None:

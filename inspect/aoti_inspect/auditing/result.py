@@ -38,7 +38,7 @@ class Settings(NamedTuple):
 
 
 class PluginAudit(NamedTuple):
-    """One plugin, audited. ``findings`` are in the order of their codes, the gravest severity first."""
+    """One plugin, audited. ``findings`` are in the order of their codes, the highest severity first."""
 
     facts: PluginFacts
     findings: tuple[Finding, ...]
@@ -81,7 +81,7 @@ def exit_code(audits: list[ArtifactAudit], fail_on: Severity | None) -> ExitCode
 
     Args:
         audits: at least one.
-        fail_on: the mildest severity that fails; None if findings never do.
+        fail_on: the lowest severity that fails; None if findings never do.
     """
     if any(audit.error is not None for audit in audits):
         return 2

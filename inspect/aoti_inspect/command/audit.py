@@ -47,7 +47,9 @@ def configure_parser(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=tuple(FORMATS), default=DEFAULT_FORMAT, help=f"default: {DEFAULT_FORMAT}"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the report there, whole or not at all")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write the report to FILE, complete or not at all"
+    )
     parser.add_argument(
         "--host",
         action="append",
@@ -67,7 +69,7 @@ def configure_parser(parser: ArgumentParser) -> None:
         "--fail-on",
         choices=(*reversed(SEVERITIES), "never"),
         default="error",
-        help="the mildest severity that makes the exit code 1 (default: error)",
+        help="the lowest severity that makes the exit code 1 (default: error)",
     )
     parser.add_argument(
         "--second-view", action="store_true", help="read the section table too, and compare (slower)"
@@ -83,7 +85,12 @@ def configure_parser(parser: ArgumentParser) -> None:
         help="add findings of severity info, and symbols; twice: the file's details",
     )
     parser.add_argument(
-        "-j", "--jobs", type=int, default=0, metavar="N", help="worker processes (default: by need)"
+        "-j",
+        "--jobs",
+        type=int,
+        default=0,
+        metavar="N",
+        help="worker processes (default: by the number of files)",
     )
     parser.add_argument("--no-progress", action="store_true", help="no progress line")
 

@@ -105,7 +105,7 @@ class Plugin(NamedTuple):
         facts: what was read of it.
         features: what a host can do with it, by the name of the feature.
         hosts: the verdict for each host.
-        findings, not_checked: of this plugin, the gravest first.
+        findings, not_checked: of this plugin, the most serious first.
     """
 
     name: str

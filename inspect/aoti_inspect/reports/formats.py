@@ -22,7 +22,7 @@ DEFAULT_FORMAT = "text"
 
 
 class Options(NamedTuple):
-    """What a report is told beside the audits; a format takes of it what concerns it.
+    """What a report needs besides the audits; each format uses the part that it has a use for.
 
     Attributes:
         target: what the artifacts were compared with.

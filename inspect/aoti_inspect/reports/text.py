@@ -195,10 +195,10 @@ def describe_weights(weights: Weights) -> str:
     if weights.kind == "none":
         return "none of its own"
     if weights.kind == "external":
-        required = f", {sized(weights.required)} wanted" if weights.required is not None else ""
+        required = f", {sized(weights.required)} expected" if weights.required is not None else ""
         return f"in a separate blob{required}"
     where = "inside the file" if weights.kind == "embedded" else f"appended at offset {weights.offset}"
-    return f"{where}, {sized(weights.size)}{', written to by runs' if weights.mutable else ''}"
+    return f"{where}, {sized(weights.size)}{', modified by runs' if weights.mutable else ''}"
 
 
 def _gpu(facts: PluginFacts) -> list[str]:

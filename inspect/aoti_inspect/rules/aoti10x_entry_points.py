@@ -24,8 +24,8 @@ def not_a_plugin(context: PluginContext) -> Iterator[RuleResult]:
     them is something else, or its symbols were hidden when it was linked.
 
     ## How it is checked
-    The defined dynamic symbols are searched for the prefix `AOTInductor`. If some are known to be
-    AOTInductor's inner parts (`torch::aot_inductor`), the message says that the plugin was hidden.
+    The defined dynamic symbols are searched for the prefix `AOTInductor`. If symbols of AOTInductor's runtime
+    (`torch::aot_inductor`) are exported, the message says that the entry points were hidden.
 
     ## How to fix it
     Pass the `.so` that `torch._inductor.aot_compile` returned, or the `.pt2` package. If it is the right
@@ -37,13 +37,13 @@ def not_a_plugin(context: PluginContext) -> Iterator[RuleResult]:
     registration function the linker dropped.
     """
     exports = context.facts.elf.exports
-    # Without a dynamic section nothing can be said of symbols; AOTI432 speaks of that.
+    # Without a dynamic segment there are no symbols to look at; AOTI432 reports that.
     if exports.container or not context.facts.elf.is_dynamic:
         return
     if exports.shims:
         count = counted(len(exports.shims), "host function")
-        message = f"not an AOTInductor plugin but a host: it defines {count}, and no AOTInductor*"
-        fix = "to judge plugins against it, pass it with --host"
+        message = f"a host, not an AOTInductor plugin: it defines {count}, and exports no AOTInductor*"
+        fix = "to check plugins against it, pass it with --host"
     elif exports.runtime:
         message = (
             f"no AOTInductor* function is exported, though {counted(exports.runtime, 'symbol')} of "
@@ -55,14 +55,14 @@ def not_a_plugin(context: PluginContext) -> Iterator[RuleResult]:
         fix = "pass the .so that torch._inductor.aot_compile returned, or the .pt2 package"
     else:
         count = counted(exports.total, "export")
-        message = f"not an AOTInductor plugin: none of its {count} is AOTInductor*"
+        message = f"not an AOTInductor plugin: none of its {count} starts with AOTInductor"
         fix = "pass the .so that torch._inductor.aot_compile returned, or the .pt2 package"
     yield RuleResult(message, fix)
 
 
 @plugin_rule("AOTI102", "missing-entry-point", "error")
 def missing_entry_point(context: PluginContext) -> Iterator[RuleResult]:
-    """A container function without which nothing can be run is missing.
+    """A container function that every run needs is missing.
 
     ## Why it matters
     Creating a container, asking how many inputs and outputs it has, running it and deleting it take five
@@ -97,11 +97,11 @@ def missing_entry_point(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI103", "torch-2.1-interface", "error")
 def torch_2_1_interface(context: PluginContext) -> Iterator[RuleResult]:
-    """The plugin has the container API of PyTorch 2.1, which is another one.
+    """The plugin has the container API of PyTorch 2.1, which no later host can call.
 
     ## Why it matters
-    PyTorch 2.1 passed `std::vector` pointers and an error enumeration across the boundary. Functions of the
-    same names took other arguments, so that a later host which calls them corrupts memory.
+    PyTorch 2.1 passed `std::vector` pointers and an error enumeration across the boundary. Functions with the
+    same names took different arguments, so a later host that calls them corrupts memory.
 
     ## How it is checked
     Four functions existed in PyTorch 2.1 only; any of them among the exports is enough.

@@ -2,7 +2,7 @@
 
 Each rule speaks for a group of features of `aoti_abi.features`, which the loader evaluates with the same
 function when it binds a plugin. Features that are mere additions cost nothing when they are missing, and
-have no rule. None of the rules speaks of a plugin that lacks a required function: nothing else matters then.
+have no rule. None of the rules reports on a plugin that lacks a required function: nothing else matters then.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _lost(context: PluginContext, code: str, severity: Severity | None = None) -
 
 @plugin_rule("AOTI111", "no-diagnostics", "info")
 def no_diagnostics(context: PluginContext) -> Iterator[RuleResult]:
-    """The plugin can't say what its arguments are called, or why a call failed.
+    """The plugin cannot report the names of its arguments, or why a call failed.
 
     ## Why it matters
     Without `AOTInductorGetLastError` (PyTorch 2.13) the reason of an error is printed on standard error and
@@ -73,11 +73,11 @@ def no_diagnostics(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI112", "no-single-threaded-run", "info")
 def no_single_threaded_run(context: PluginContext) -> Iterator[RuleResult]:
-    """The plugin has no run without locks and events, which CUDA graph capture needs.
+    """The plugin lacks the single-threaded run, which CUDA graph capture needs.
 
     ## Why it matters
     The ordinary run waits for and records events to share the container among threads. A stream that is
-    captured into a CUDA graph forbids that. A warning for plugins with GPU code, a remark for others.
+    captured into a CUDA graph forbids that. A warning for plugins with GPU code, information for others.
 
     ## How it is checked
     `AOTInductorModelContainerRunSingleThreaded` is looked up among the exports.
@@ -94,7 +94,7 @@ def no_single_threaded_run(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI113", "no-constant-table", "info")
 def no_constant_table(context: PluginContext) -> Iterator[RuleResult]:
-    """The plugin can't list its constants, or not their sizes or types.
+    """The plugin cannot list its constants, or cannot tell their sizes or types.
 
     ## Why it matters
     Names, FQNs and dtypes are what a weights file is checked against; sizes tell whether a blob is too short;
@@ -117,7 +117,7 @@ def no_constant_table(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI114", "no-weights-blob", "info")
 def no_weights_blob(context: PluginContext) -> Iterator[RuleResult]:
-    """The plugin can't take its weights from a separate blob.
+    """The plugin cannot take its weights from a separate blob.
 
     ## Why it matters
     A host such as ExecuTorch hands a plugin all of its weights at once, as bytes. Without
@@ -140,12 +140,12 @@ def no_weights_blob(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI115", "no-constant-entries", "warning")
 def no_constant_entries(context: PluginContext) -> Iterator[RuleResult]:
-    """The plugin can't hand out its constants as a C array.
+    """The plugin cannot return its constants as a C array.
 
     ## Why it matters
-    Reading constants back is what weight sharing between methods, independent sessions over mutable buffers,
-    and the check that no constant is in host memory (for CUDA graphs) stand on. The older call needs one
-    C++ library on both sides (see AOTI120), so no host of this toolkit uses it.
+    Weight sharing between methods, independent sessions over mutable buffers, and the check that no constant
+    is in host memory (for CUDA graphs) depend on reading constants back. The older call needs one C++ library
+    on both sides (see AOTI120), so no host of this toolkit uses it.
 
     ## How it is checked
     The features `read-constants`, `weight-sharing`, `mutable-sessions` and `graph-safe-constants` are
@@ -166,7 +166,7 @@ def no_constant_updates(context: PluginContext) -> Iterator[RuleResult]:
 
     ## Why it matters
     Copying new values in, binding the caller's own memory, and filling a second set while the first serves
-    are separate functions that came with separate versions. What is missing is lost, the rest works.
+    are separate functions that came with separate versions. The others still work.
 
     ## How it is checked
     The features `update-constants`, `user-managed-constants`, `swap-constants` and `constant-folding` are

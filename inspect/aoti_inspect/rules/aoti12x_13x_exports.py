@@ -68,8 +68,8 @@ def compiled_by(context: PluginContext) -> Iterator[RuleResult]:
 
     ## How it is checked
     PyTorch pastes the same container API into every plugin, and most minor versions added functions to it, so
-    the exported set is a fingerprint. Versions that added none are told apart, where possible, by the newest
-    host function that the plugin imports.
+    the exported set is a fingerprint. Versions that added none are distinguished, where possible, by the
+    newest host function that the plugin imports.
 
     ## How to fix it
     Nothing to fix.
@@ -83,21 +83,21 @@ def compiled_by(context: PluginContext) -> Iterator[RuleResult]:
     functions = counted(len(context.facts.elf.exports.container), "container function")
     if found.missing:
         yield RuleResult(
-            f"compiled by PyTorch {found.oldest} or later, as far as its {functions} tell: "
+            f"compiled by PyTorch {found.oldest} or later, judging by its {functions}: "
             f"{len(found.missing)} that this version emits are missing"
         )
     else:
-        yield RuleResult(f"compiled by PyTorch {found.range}, going by its {functions}")
+        yield RuleResult(f"compiled by PyTorch {found.range}, judging by its {functions}")
 
 
 @plugin_rule("AOTI131", "unusual-exports", "warning")
 def unusual_exports(context: PluginContext) -> Iterator[RuleResult]:
-    """The exported functions are those of no released PyTorch.
+    """The exported functions match no released PyTorch.
 
     ## Why it matters
     A plugin that lacks functions which its version emits was trimmed or patched. One that exports unknown
     functions comes from a newer PyTorch or a fork. One that imports host functions newer than its own exports
-    mixes the headers of two versions. In each case what is known of "its" version need not hold.
+    mixes the headers of two versions. In each case, what is known about its version may not apply.
 
     ## How it is checked
     The exported set is compared with what each PyTorch from 2.2 to 2.14 emits, and the imported host

@@ -52,7 +52,7 @@ def cxx_runtime_exported(context: PluginContext) -> Iterator[RuleResult]:
     """The C++ runtime is linked into the plugin statically, and exported from it.
 
     ## Why it matters
-    Two C++ runtimes then meet in one process, and symbols of each bind to the other by load order: locales,
+    Two C++ runtimes then share one process, and symbols of each bind to the other by load order: locales,
     exceptions and iostreams of one implementation run on the data of the other. PyTorch's own runner was seen
     to crash inside such a plugin's constructor, on the machine that compiled it.
 
@@ -90,7 +90,7 @@ def cxx_runtime_static(context: PluginContext) -> Iterator[RuleResult]:
     not those of the host. The plugin does not get the fixes of the system's runtime either.
 
     ## How it is checked
-    The file has parts of the runtime in itself, does not need the shared library, and exports none of the
+    The file contains parts of the runtime, does not need the shared library, and exports none of the
     runtime's own functions.
 
     ## How to fix it
@@ -137,7 +137,7 @@ def libcxx(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI205", "old-string-abi", "error")
 def old_string_abi(context: PluginContext) -> Iterator[RuleResult]:
-    """Symbols with the pre-C++11 `std::string` are needed.
+    """The plugin needs symbols with the pre-C++11 `std::string`.
 
     ## Why it matters
     A plugin compiled with `_GLIBCXX_USE_CXX11_ABI=0` mangles `std::string` as `Ss`. A LibTorch of the new ABI
@@ -152,7 +152,7 @@ def old_string_abi(context: PluginContext) -> Iterator[RuleResult]:
     Compile with `-D_GLIBCXX_USE_CXX11_ABI=1`, as all of PyTorch's own wheels are since 2.7.
 
     ## Reports it prevents
-    "undefined symbol: _ZN3c107WarningC1E...Ss", "_ZN5torch3jit17parseSchemaOrNameERKSs" and their kin.
+    "undefined symbol: _ZN3c107WarningC1E...Ss", "_ZN5torch3jit17parseSchemaOrNameERKSs" and the like.
     """
     families = imports.by_family(context.facts)
     torch = sorted({s.name for s in families.get("libtorch-c++", ()) if uses_old_string_abi(s.name)})
@@ -177,7 +177,7 @@ def old_string_abi(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI206", "torch-cxx-symbols", "warning")
 def torch_cxx_symbols(context: PluginContext) -> Iterator[RuleResult]:
-    """C++ symbols of LibTorch are needed, which no version promises to keep.
+    """The plugin needs C++ symbols of LibTorch, which are not stable across versions.
 
     ## Why it matters
     A plugin should call its host through C functions only. C++ functions of `torch`, `c10` and `at` change
@@ -197,7 +197,7 @@ def torch_cxx_symbols(context: PluginContext) -> Iterator[RuleResult]:
     found = [name for name in imports.names(context.facts, "libtorch-c++") if not uses_old_string_abi(name)]
     if found:
         yield RuleResult(
-            f"needs {counted(len(found), 'C++ symbol')} of LibTorch, outside the C API and with no promise "
+            f"needs {counted(len(found), 'C++ symbol')} of LibTorch, outside the C API and not stable "
             f"across versions: {listed(found)}",
             "compile in ABI-compatible mode, with custom kernels on aoti_torch_* or torch/csrc/stable only",
             tuple(found),
@@ -227,19 +227,19 @@ def unique_symbols(context: PluginContext) -> Iterator[RuleResult]:
         yield RuleResult(
             f"dlclose will not unload it: it has {counted(len(unique), 'unique symbol')}, "
             f"such as {listed(unique, 2)}",
-            "compile with -fno-gnu-unique, or load it with aoti_loader, which mends its copy",
+            "compile with -fno-gnu-unique, or load it with aoti_loader, which patches its private copy",
             unique,
         )
 
 
 @plugin_rule("AOTI208", "exported-internals", "info")
 def exported_internals(context: PluginContext) -> Iterator[RuleResult]:
-    """Inner parts of the plugin are visible to every library if it is opened with RTLD_GLOBAL.
+    """Opened with RTLD_GLOBAL, the plugin's internal symbols are visible to every library.
 
     ## Why it matters
     Plugins are compiled with default visibility: each exports the same `torch::aot_inductor` functions, its
     kernels and its weights under names that others use too. Opened with RTLD_GLOBAL, a second plugin binds to
-    the first one's, and was seen to answer with the first one's inputs and constants.
+    the first one's, and has been seen to use the first one's inputs and constants.
 
     ## How it is checked
     Exports other than `AOTInductor*` are counted: those of `torch::aot_inductor` and the rest.

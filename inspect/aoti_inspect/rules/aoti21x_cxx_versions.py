@@ -23,7 +23,7 @@ def _gcc(table: dict[str, str], number: str) -> str | None:
 
 @plugin_rule("AOTI210", "glibcxx-too-new", "error")
 def glibcxx_too_new(context: PluginContext) -> Iterator[RuleResult]:
-    """A `GLIBCXX_` version is needed that the target's libstdc++ does not have.
+    """The plugin needs a `GLIBCXX_` version that the target's libstdc++ lacks.
 
     ## Why it matters
     The dynamic linker refuses the library at load, however seldom the symbol is used.
@@ -48,7 +48,7 @@ def glibcxx_too_new(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI211", "cxxabi-too-new", "error")
 def cxxabi_too_new(context: PluginContext) -> Iterator[RuleResult]:
-    """A `CXXABI_` version is needed that the target's libstdc++ does not have.
+    """The plugin needs a `CXXABI_` version that the target's libstdc++ lacks.
 
     ## Why it matters
     As for AOTI210: the library does not load. The language's own support (exceptions, RTTI, guards) is

@@ -62,7 +62,7 @@ def missing_host_functions(context: PluginContext) -> Iterator[RuleResult | Unch
     for verdict in context.verdicts:
         if verdict.outcome == "not checked":
             reason = verdict.reasons[0] if verdict.reasons else "no reason was given"
-            yield Unchecked(f"whether it loads in {verdict.host} can't be told: {reason}")
+            yield Unchecked(f"whether it loads in {verdict.host} could not be determined: {reason}")
         if verdict.missing:
             groups.setdefault(verdict.missing, []).append(verdict.host)
     if not groups:
@@ -103,7 +103,7 @@ def _help(missing: tuple[str, ...]) -> str:
 
 @plugin_rule("AOTI302", "unknown-host-function", "warning")
 def unknown_host_function(context: PluginContext) -> Iterator[RuleResult]:
-    """A function is called that looks like the host API's, but is in no known PyTorch.
+    """The plugin calls a function that looks like a host function, but is in no known PyTorch.
 
     ## Why it matters
     It comes from a newer PyTorch, from a fork, or from another host such as ExecuTorch. Only that host loads
@@ -146,14 +146,14 @@ def unknown_host_function(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI303", "changed-host-function", "warning")
 def changed_host_function(context: PluginContext) -> Iterator[RuleResult]:
-    """A host takes other arguments for a function than the plugin passes.
+    """A host function takes different arguments than the plugin passes.
 
     ## Why it matters
     A few host functions changed their parameters and kept their names. C has no check for that: the call
     reads wrong arguments, and crashes or corrupts memory.
 
     ## How it is checked
-    The version that compiled the plugin is told from its exports and imports; each `torch==X.Y` host that was
+    The version that compiled the plugin follows from its exports and imports; each `torch==X.Y` host that was
     asked about is compared with the versions in which an imported function changed.
 
     ## How to fix it
@@ -184,8 +184,8 @@ def changed_host_function(context: PluginContext) -> Iterator[RuleResult]:
     if changed:
         affected = sorted({host for hosts in changed.values() for host in hosts})
         yield RuleResult(
-            f"passes other arguments than {listed(affected)} {'takes' if len(affected) == 1 else 'take'} to "
-            f"{listed(sorted(changed))}",
+            f"passes different arguments to {listed(sorted(changed))} than {listed(affected)} "
+            f"{'takes' if len(affected) == 1 else 'take'}",
             f"use a host of PyTorch {found.range}, or compile it with the host's version",
             tuple(changed),
         )
@@ -193,7 +193,7 @@ def changed_host_function(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI304", "required-host-refuses", "error")
 def required_host_refuses(context: PluginContext) -> Iterator[RuleResult]:
-    """A required host does not load the plugin, for another reason than missing functions.
+    """A required host cannot load the plugin, for a reason other than missing functions.
 
     ## Why it matters
     The host was named with `--host`: the artifact is of no use without it.
@@ -211,7 +211,7 @@ def required_host_refuses(context: PluginContext) -> Iterator[RuleResult]:
     for verdict in context.verdicts:
         if verdict.outcome == "will not load" and not verdict.missing:
             yield RuleResult(
-                f"{verdict.host} does not load it: {'; '.join(verdict.reasons) or 'no reason was given'}",
+                f"{verdict.host} cannot load it: {'; '.join(verdict.reasons) or 'no reason was given'}",
                 "follow the other findings, or require another host",
                 (verdict.host,),
             )

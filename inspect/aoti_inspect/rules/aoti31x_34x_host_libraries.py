@@ -78,7 +78,7 @@ def host_must_export_shims(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI312", "mixed-devices", "info")
 def mixed_devices(context: PluginContext) -> Iterator[RuleResult]:
-    """Operators of more than one device are called.
+    """The plugin calls operators of more than one device.
 
     ## Why it matters
     Each operator function belongs to one device. A graph that mixes them needs a host with both families,
@@ -111,7 +111,7 @@ def mixed_devices(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI320", "host-vector-math", "info")
 def host_vector_math(context: PluginContext) -> Iterator[RuleResult]:
-    """Vector math functions (Sleef) are expected of the host.
+    """The plugin needs vector math functions (Sleef) from its host.
 
     ## Why it matters
     Vectorised kernels call Sleef for `exp`, `sin`, `tanh` and the like. LibTorch exports these functions;
@@ -138,7 +138,7 @@ def host_vector_math(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI321", "other-host-symbols", "warning")
 def other_host_symbols(context: PluginContext) -> Iterator[RuleResult]:
-    """Symbols are needed that belong to no known interface, and name no library.
+    """The plugin needs symbols of no known interface, with no library named for them.
 
     ## Why it matters
     They must come from whatever the host has loaded: a math library, a custom kernel's own library, a host
@@ -146,7 +146,7 @@ def other_host_symbols(context: PluginContext) -> Iterator[RuleResult]:
 
     ## How it is checked
     Undefined, non-weak symbols without a version that are neither host functions, nor C++ runtime, LibTorch,
-    Sleef, OpenMP or CUDA. A remark only if DT_NEEDED names a library that may define them.
+    Sleef, OpenMP or CUDA. Information only if DT_NEEDED names a library that may define them.
 
     ## How to fix it
     Link with the library that defines them, so that DT_NEEDED names it.
@@ -182,7 +182,7 @@ def other_host_symbols(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI330", "needs-proxy-executor", "warning")
 def needs_proxy_executor(context: PluginContext) -> Iterator[RuleResult]:
-    """Operators without a C function are called through the host's proxy executor.
+    """Operators without a C shim are called through the host's proxy executor.
 
     ## Why it matters
     Custom operators, and those of ATen that have no C function, are described in a JSON file beside the
@@ -217,7 +217,7 @@ def defines_host_functions(context: PluginContext) -> Iterator[RuleResult]:
     ## Why it matters
     These names belong to the host. A second definition in the process binds by load order, and a tensor
     handle of one implementation is then read with the layout of the other. Files that export no container
-    function are hosts rather than plugins; for them it is a remark.
+    function are hosts rather than plugins; for them the finding is information.
 
     ## How it is checked
     The defined dynamic symbols are searched for `aoti_torch_*` and `torch_*`.
@@ -247,7 +247,7 @@ def defines_host_functions(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI341", "prefixed-host-functions", "info")
 def prefixed_host_functions(context: PluginContext) -> Iterator[RuleResult]:
-    """Host functions are called under a prefix of their own.
+    """Host functions are called under names with a prefix.
 
     ## Why it matters
     A prefix (`executorch_aoti_torch_*`) keeps two hosts apart in one process. It also means that only the

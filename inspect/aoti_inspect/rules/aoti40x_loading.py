@@ -36,7 +36,7 @@ def _consequence(context: PluginContext) -> str:
 
 @plugin_rule("AOTI401", "executable-stack", "warning")
 def executable_stack(context: PluginContext) -> Iterator[RuleResult]:
-    """The plugin asks for an executable stack.
+    """The plugin requires an executable stack.
 
     ## Why it matters
     glibc 2.41 and later refuse to `dlopen` such a library. Older ones comply, and make every stack of the
@@ -58,7 +58,7 @@ def executable_stack(context: PluginContext) -> Iterator[RuleResult]:
     """
     if context.facts.elf.executable_stack:
         yield RuleResult(
-            f"asks for an executable stack: {_consequence(context)}",
+            f"requires an executable stack: {_consequence(context)}",
             _MEND,
             severity=_stack_severity(context),
         )
@@ -93,7 +93,7 @@ def no_stack_header(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI403", "glibc-too-new", "error")
 def glibc_too_new(context: PluginContext) -> Iterator[RuleResult | Unchecked]:
-    """A `GLIBC_` version is needed that the target's C library does not have.
+    """The plugin needs a `GLIBC_` version that the target's C library lacks.
 
     ## Why it matters
     The dynamic linker refuses the library at load. glibc can't be replaced by a file beside the plugin.
@@ -101,7 +101,7 @@ def glibc_too_new(context: PluginContext) -> Iterator[RuleResult | Unchecked]:
     ## How it is checked
     DT_VERNEED, not the section table, is compared with `--target glibc=2.35`, as numbers. The symbols that
     are bound to each version are named, and the distribution that first had it. Needs that are marked weak
-    only give a warning at load, and are a remark here.
+    only give a warning at load, and are reported as information.
 
     ## How to fix it
     Compile on the oldest system that must load it, or in a container of it (manylinux images are made for
@@ -127,7 +127,7 @@ def glibc_too_new(context: PluginContext) -> Iterator[RuleResult | Unchecked]:
             continue
         first = GLIBC_ABI.get(need.version)
         if first is None:
-            yield Unchecked(f"{need.version} has no number; whether glibc {limit} has it can't be told")
+            yield Unchecked(f"which glibc first had {need.version} is not known")
         elif parse_version(first) > parse_version(limit):
             yield RuleResult(
                 f"needs {need.version}, which glibc has since {first}, and the target has glibc {limit}",
@@ -138,7 +138,7 @@ def glibc_too_new(context: PluginContext) -> Iterator[RuleResult | Unchecked]:
 
 @plugin_rule("AOTI404", "glibc-private", "warning")
 def glibc_private(context: PluginContext) -> Iterator[RuleResult]:
-    """Private symbols of glibc are used.
+    """The plugin uses private symbols of glibc.
 
     ## Why it matters
     `GLIBC_PRIVATE` symbols may change with any build of glibc, without notice. The plugin is tied to the very

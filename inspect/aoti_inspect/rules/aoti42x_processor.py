@@ -27,7 +27,7 @@ _DIV_FLAG = "inductor_cpu_integer_div_error_flag"
 
 @plugin_rule("AOTI420", "wrong-machine", "error")
 def wrong_machine(context: PluginContext) -> Iterator[RuleResult]:
-    """The file is for another machine than the target.
+    """The file is for a different machine than the target.
 
     ## Why it matters
     No library of another architecture, word size or byte order can be loaded. Everything else about the
@@ -55,7 +55,7 @@ def wrong_machine(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI421", "isa-beyond-target", "error")
 def isa_beyond_target(context: PluginContext) -> Iterator[RuleResult | Unchecked]:
-    """Instruction sets are used that the target's processor lacks.
+    """The plugin uses instruction sets that the target's processor lacks.
 
     ## Why it matters
     The process dies with SIGILL in the middle of a run. PyTorch compiles for the processor of the build
@@ -108,7 +108,7 @@ def isa_beyond_target(context: PluginContext) -> Iterator[RuleResult | Unchecked
             )
     elif not recorded and missing_isa(_CHOICES.get(machine, ("?",)), available):
         yield Unchecked(
-            "nothing tells which instruction sets it uses: there is no metadata beside it, and code is not "
+            "its instruction sets are unknown: there is no metadata beside it, and code is not "
             "disassembled; keep NAME_metadata.json beside NAME.so, pass the .pt2 package, or --target isa=any"
         )
 
@@ -135,8 +135,8 @@ def no_vector_isa(context: PluginContext) -> Iterator[RuleResult]:
     """
     if (context.facts.metadata or {}).get("AOTI_CPU_ISA") == INVALID_ISA:
         yield RuleResult(
-            "compiled without vector instructions (AOTI_CPU_ISA=INVALID_VEC_ISA): cpp.simdlen=1, or the "
-            "probe failed",
+            "compiled without vector instructions (AOTI_CPU_ISA=INVALID_VEC_ISA): cpp.simdlen=1 was set, or "
+            "PyTorch's probe failed",
             "if not meant: fill a fresh TORCHINDUCTOR_CACHE_DIR with a link_libtorch=True compilation first",
             severity=None if context.facts.gpu == () else "info",
         )

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @plugin_rule("AOTI430", "static-tls", "warning")
 def static_tls(context: PluginContext) -> Iterator[RuleResult]:
-    """Thread-local storage is wanted in the static block.
+    """The plugin needs space in the static TLS block.
 
     ## Why it matters
-    A library that is opened late gets only what is left of that block, a few hundred bytes for all of them.
-    When it is used up, `dlopen` fails, depending on what else was loaded before.
+    Libraries that are opened with `dlopen` share what is left of that block, a few hundred bytes. When it is
+    exhausted, `dlopen` fails, depending on what else was loaded before.
 
     ## How it is checked
     The flag DF_STATIC_TLS.
@@ -34,7 +34,7 @@ def static_tls(context: PluginContext) -> Iterator[RuleResult]:
     """
     if "STATIC_TLS" in context.facts.elf.flags:
         yield RuleResult(
-            "wants thread-local storage in the static block, which may be used up when it is opened",
+            "needs space in the static TLS block, which may be exhausted when it is opened",
             "compile with -fPIC and without -ftls-model=initial-exec",
         )
 
@@ -61,7 +61,7 @@ def no_delete(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI432", "not-loadable", "error")
 def not_loadable(context: PluginContext) -> Iterator[RuleResult]:
-    """The file is ELF, but nothing that `dlopen` takes.
+    """The file is an ELF file that `dlopen` cannot load.
 
     ## Why it matters
     Object files, core files, static and position-independent executables have the same format as shared
@@ -89,12 +89,12 @@ def not_loadable(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI433", "metadata-disagrees", "warning")
 def metadata_disagrees(context: PluginContext) -> Iterator[RuleResult]:
-    """The metadata beside the plugin says something else than the plugin itself.
+    """The metadata beside the plugin contradicts the plugin.
 
     ## Why it matters
-    PyTorch's loaders choose the device by the metadata, and only warn about the machine. Metadata of another
-    file lead to a wrong runner, or to a check that checks nothing. An error where the metadata are those of
-    another machine: then what they say of instruction sets is about another processor, too.
+    PyTorch's loaders choose the device by the metadata, and only warn about the machine. Metadata that belong
+    to another file lead to the wrong runner, or to checks against the wrong values. An error if they name
+    another machine: what they say about instruction sets is then about another processor, too.
 
     ## How it is checked
     `AOTI_MACHINE` is compared with the ELF header, which is the authority (a warning with

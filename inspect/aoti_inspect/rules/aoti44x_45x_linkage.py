@@ -34,7 +34,7 @@ _UNVERSIONED: tuple[tuple[str, tuple[Family, ...]], ...] = (
 
 @plugin_rule("AOTI440", "unused-needed", "info")
 def unused_needed(context: PluginContext) -> Iterator[RuleResult]:
-    """A library is needed of which nothing is used.
+    """DT_NEEDED names a library of which nothing is used.
 
     ## Why it matters
     The plugin does not load where that library is missing, though it would run without it.
@@ -73,7 +73,7 @@ def unused_needed(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI441", "needed-unreadable", "error")
 def needed_unreadable(context: PluginContext) -> Iterator[RuleResult]:
-    """An entry of DT_NEEDED has no name.
+    """An entry of DT_NEEDED has no readable name.
 
     ## Why it matters
     The entry points outside of the string table, or at an empty string. What the dynamic linker does then
@@ -83,7 +83,7 @@ def needed_unreadable(context: PluginContext) -> Iterator[RuleResult]:
     Every DT_NEEDED entry is read as an offset into the dynamic string table, within its bounds.
 
     ## How to fix it
-    The file is damaged, usually by a tool that rewrote it (patchelf, strip): make it again from the original.
+    The file is damaged, usually by a tool that rewrote it (patchelf, strip): restore it from the original.
 
     ## Reports it prevents
     Tools that end in "Is a directory", as they join the empty name with a library path.
@@ -93,24 +93,24 @@ def needed_unreadable(context: PluginContext) -> Iterator[RuleResult]:
         yield RuleResult(
             f"{counted(broken, 'entry', 'entries')} of DT_NEEDED {'has' if broken == 1 else 'have'} no "
             "readable name",
-            "the file is damaged, usually by a tool that rewrote it: make it again from the original",
+            "the file is damaged, usually by a tool that rewrote it: restore it from the original",
         )
 
 
 @plugin_rule("AOTI450", "views-disagree", "warning")
 def views_disagree(context: PluginContext) -> Iterator[RuleResult]:
-    """The section table tells another story than the dynamic linker's view.
+    """The section table contradicts the dynamic segment.
 
     ## Why it matters
     The dynamic linker follows PT_DYNAMIC; readelf, nm and most auditors follow the section table. Where the
-    two differ, those tools vouch for a file that is not the one which gets loaded.
+    two differ, those tools describe something other than what gets loaded.
 
     ## How it is checked
-    A section table that can't be used is always reported. With `--second-view` the needed libraries, versions
+    A section table that is invalid is always reported. With `--second-view` the needed libraries, versions
     and symbols of both views are compared, too.
 
     ## How to fix it
-    Make the file again; if a tool rewrote it on purpose (a packer, sstrip), let it remove the section table.
+    Build the file again; if a tool rewrote it on purpose (a packer, sstrip), let it remove the section table.
 
     ## Reports it prevents
     Audits that call a library harmless because its section table is empty or forged.
@@ -118,14 +118,14 @@ def views_disagree(context: PluginContext) -> Iterator[RuleResult]:
     elf = context.facts.elf
     if elf.section_problem:
         yield RuleResult(
-            f"its section table can't be used: {elf.section_problem}; the dynamic linker does not need it, "
+            f"its section table is invalid: {elf.section_problem}; the dynamic linker does not need it, "
             "other tools do",
-            "make the file again, or remove the section table",
+            "build the file again, or remove the section table",
         )
     if context.disagreements:
         yield RuleResult(
-            f"the section table and the dynamic view differ: {'; '.join(context.disagreements)}",
-            "trust the dynamic view, and make the file again",
+            f"the section table and the dynamic segment disagree: {'; '.join(context.disagreements)}",
+            "trust the dynamic segment, and build the file again",
         )
 
 
@@ -134,15 +134,16 @@ def malformed_elf(context: PluginContext) -> Iterator[RuleResult]:
     """Parts of the file are malformed.
 
     ## Why it matters
-    What is wrong could be worked around here; the dynamic linker may take it otherwise, refuse the file, or
-    read outside of it. An error where it is known to refuse the file, to crash on it, or to find none of its
+    The inspector could work around them; the dynamic linker may read them differently, refuse the file, or
+    read out of bounds. An error where it is known to refuse the file, to crash on it, or to find none of its
     functions; the verdicts are "will not load" then.
 
     ## How it is checked
-    Each offset, count and name that is read is checked against the file; what does not fit is listed.
+    Each offset, count and name that is read is checked against the file; what is out of bounds or
+    inconsistent is listed.
 
     ## How to fix it
-    The file was truncated, or damaged by a tool that rewrote it: make it again from the original.
+    The file was truncated, or damaged by a tool that rewrote it: restore it from the original.
 
     ## Reports it prevents
     Tracebacks, hangs, and empty results that look like a clean file.
@@ -153,7 +154,7 @@ def malformed_elf(context: PluginContext) -> Iterator[RuleResult]:
         yield RuleResult(
             f"is malformed in {counted(len(anomalies), 'place')}: {'; '.join(anomalies[:4])}"
             + (f"; and {len(anomalies) - 4} more" if len(anomalies) > 4 else ""),
-            "the file was truncated or damaged by a tool that rewrote it: make it again from the original",
+            "the file was truncated or damaged by a tool that rewrote it: restore it from the original",
             severity="error" if elf.unusable else None,
         )
 
@@ -164,8 +165,8 @@ def no_section_table(context: PluginContext) -> Iterator[RuleResult]:
 
     ## Why it matters
     It loads and runs without one. But `nm -D`, `readelf -V` and section-based auditors see nothing in it, and
-    report success. Some facts that only sections tell, such as where weights and debug information are, are
-    less certain here, too.
+    report success. Facts that only sections hold, such as where weights and debug information are, are less
+    certain here, too.
 
     ## How it is checked
     The ELF header names no section table.

@@ -30,7 +30,7 @@ def _labels(architectures: set[int], prefix: str) -> list[str]:
 
 
 def _code(plugin: PluginFacts) -> tuple[set[int], set[int]]:
-    """Return the architectures of cubins and of PTX, those that can't be told left out."""
+    """Return the architectures of cubins and of PTX, unknown ones left out."""
     cubins = {image.architecture for image in plugin.gpu if image.kind == "cubin" and image.architecture}
     ptx = {image.architecture for image in plugin.gpu if image.kind == "ptx" and image.architecture}
     return cubins, ptx
@@ -38,7 +38,7 @@ def _code(plugin: PluginFacts) -> tuple[set[int], set[int]]:
 
 @plugin_rule("AOTI501", "no-code-for-gpu", "error")
 def no_code_for_gpu(context: PluginContext) -> Iterator[RuleResult | Unchecked]:
-    """There is no GPU code that the target's GPU runs.
+    """The plugin has no GPU code that the target's GPU can run.
 
     ## Why it matters
     Machine code runs on GPUs of its own major version only, and not on older ones of that version. PTX is
@@ -46,8 +46,8 @@ def no_code_for_gpu(context: PluginContext) -> Iterator[RuleResult | Unchecked]:
 
     ## How it is checked
     The architectures of the cubins and of the PTX in the file are compared with `--target sm=90`. Code for
-    the special architectures `sm_90a` and the like, which run on exactly one GPU, can't be told from the
-    rest.
+    the special architectures `sm_90a` and the like, which run on exactly one GPU, cannot be distinguished
+    from the rest.
 
     ## How to fix it
     Compile on a GPU of the target's kind, or with `aot_inductor.emit_multi_arch_kernel=True`, which adds PTX.
@@ -62,9 +62,7 @@ def no_code_for_gpu(context: PluginContext) -> Iterator[RuleResult | Unchecked]:
     if any(cubin_runs_on(cubin, sm) for cubin in cubins) or any(level <= sm for level in ptx):
         return
     if not cubins and not ptx:
-        yield Unchecked(
-            f"the architecture of its {counted(len(plugin.gpu), 'piece')} of GPU code can't be told"
-        )
+        yield Unchecked(f"the architecture of its {counted(len(plugin.gpu), 'piece')} of GPU code is unknown")
         return
     has = listed(_labels(cubins, "sm_") + _labels(ptx, "compute_"), 8)
     hint = "no PTX" if not ptx else "its PTX is for later GPUs"
@@ -77,7 +75,7 @@ def no_code_for_gpu(context: PluginContext) -> Iterator[RuleResult | Unchecked]:
 
 @plugin_rule("AOTI502", "gpu-code-from-ptx", "warning")
 def gpu_code_from_ptx(context: PluginContext) -> Iterator[RuleResult]:
-    """The target's GPU runs the plugin only through PTX.
+    """The target's GPU can run the plugin only through PTX.
 
     ## Why it matters
     The driver compiles the PTX when the plugin is first loaded, which takes seconds, and caches the result
@@ -173,7 +171,7 @@ def ptx_version(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI505", "external-cubins", "warning")
 def external_cubins(context: PluginContext) -> Iterator[RuleResult]:
-    """GPU code is read from separate files.
+    """GPU code is loaded from separate files.
 
     ## Why it matters
     The plugin opens its kernels by path, in the directory that is handed to it when the container is created,
@@ -200,14 +198,14 @@ def external_cubins(context: PluginContext) -> Iterator[RuleResult]:
         missing = tuple(path for path in paths if path.rpartition("/")[2] not in beside)
         if missing:
             yield RuleResult(
-                f"opens GPU code that is not in its package: {listed(missing)}",
+                f"loads GPU code that is not in its package: {listed(missing)}",
                 "make the package again; it lost its *.cubin files",
                 missing,
                 "error",
             )
     else:
         yield RuleResult(
-            "opens its GPU code by path (cuModuleLoad), and has none in itself"
+            "loads its GPU code by path (cuModuleLoad), and embeds none"
             + (f": {listed(paths)}" if paths else ""),
             "ship the *.cubin files and pass their directory, or compile with "
             "aot_inductor.embed_kernel_binary=True",
@@ -217,12 +215,12 @@ def external_cubins(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI510", "cuda-library-not-needed", "warning")
 def cuda_library_not_needed(context: PluginContext) -> Iterator[RuleResult]:
-    """CUDA functions are used without naming their library in DT_NEEDED.
+    """The plugin uses CUDA functions without naming their library in DT_NEEDED.
 
     ## Why it matters
     Without LibTorch the plugin is linked with the driver's library only; `cudaMalloc` and the rest of the
     CUDA runtime are left to the host, which must have that library in the global scope. LibTorch's CUDA build
-    brings it along; then the finding is a remark.
+    loads it; then the finding is information.
 
     ## How it is checked
     Undefined `cuda*` functions without `libcudart` in DT_NEEDED, and undefined `cu*` functions without
@@ -241,7 +239,7 @@ def cuda_library_not_needed(context: PluginContext) -> Iterator[RuleResult]:
         if used and not imports.needs_library(plugin, library):
             yield RuleResult(
                 f"uses {counted(len(used), 'function')} of {library}, which DT_NEEDED does not name"
-                f"{', though LibTorch brings it along' if brought else ''}: {listed(used)}",
+                f"{', though LibTorch loads it' if brought else ''}: {listed(used)}",
                 f"link with -l{library[3:-3]}, or open {library} with RTLD_GLOBAL first",
                 tuple(used),
                 "info" if brought else None,

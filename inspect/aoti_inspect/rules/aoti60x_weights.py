@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @plugin_rule("AOTI601", "weights-external", "warning")
 def weights_external(context: PluginContext) -> Iterator[RuleResult]:
-    """The plugin has no weights in itself.
+    """The plugin contains no weights.
 
     ## Why it matters
-    It loads without them, and its first run reads through null pointers: the plugin does not check. Someone
+    It loads without them, and its first run reads through null pointers: the plugin does not check. The host
     has to bind the weights first, from a blob beside it or one by one.
 
     ## How it is checked
@@ -36,7 +36,7 @@ def weights_external(context: PluginContext) -> Iterator[RuleResult]:
     if weights.kind == "external":
         amount = f"{sized(weights.required)} of weights" if weights.required else "weights"
         yield RuleResult(
-            f"needs {amount} from outside: running it before they are bound crashes",
+            f"needs {amount} from outside: it crashes if it is run before they are bound",
             "ship its weights blob and bind it first, or compile with "
             "aot_inductor.package_constants_in_so=True",
         )
@@ -44,11 +44,11 @@ def weights_external(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI602", "weights-appended", "warning")
 def weights_appended(context: PluginContext) -> Iterator[RuleResult]:
-    """Weights are appended to the file, behind what the ELF format knows of.
+    """Weights are appended to the file, outside of every ELF segment.
 
     ## Why it matters
     The plugin maps its own file to reach them. Tools that rewrite ELF files (strip, patchelf, objcopy) drop
-    or move what they don't know; the plugin then refuses to start, or reads something else.
+    or move what no header describes; the plugin then refuses to start, or reads something else.
 
     ## How it is checked
     The last segment ends before the file does, and the magic number that guards the weights is there.

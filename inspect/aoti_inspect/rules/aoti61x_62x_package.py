@@ -28,8 +28,8 @@ def no_aoti_model(context: PackageContext) -> Iterator[RuleResult]:
     Compile the exported program: `torch._inductor.aoti_compile_and_package(torch.export.load(path))`.
 
     ## Reports it prevents
-    Loaders that fail with "No such file" or "outdated pt2 file" on a file that is fine, but something
-    else.
+    Loaders that fail with "No such file" or "outdated pt2 file" on a file that is intact, but of another
+    kind.
     """
     yield from of_package(
         context, "no-aoti-model", "compile it with torch._inductor.aoti_compile_and_package"
@@ -61,8 +61,8 @@ def compile_only(context: PackageContext) -> Iterator[RuleResult]:
     """The package holds C++ source to build, not a library.
 
     ## Why it matters
-    It was exported with `aot_inductor.package_cpp_only=True`, for builds of one's own. It can't be loaded
-    as it is.
+    It was exported with `aot_inductor.package_cpp_only=True`, to be built separately. It cannot be loaded as
+    it is.
 
     ## How it is checked
     There is no `.so`, but a `CMakeLists.txt` or compile flags.
@@ -145,7 +145,7 @@ def missing_metadata(context: PackageContext) -> Iterator[RuleResult]:
 
 @package_rule("AOTI616", "no-plugin", "error")
 def no_plugin(context: PackageContext) -> Iterator[RuleResult]:
-    """The artifact holds no AOTInductor plugin.
+    """The artifact contains no AOTInductor plugin.
 
     ## Why it matters
     There is nothing to inspect or load: a program that other backends run, or a folder or archive with
@@ -166,11 +166,10 @@ def no_plugin(context: PackageContext) -> Iterator[RuleResult]:
 
 @package_rule("AOTI617", "unreadable-member", "error")
 def unreadable_member(context: PackageContext) -> Iterator[RuleResult]:
-    """A member of the artifact can't be read.
+    """A member of the artifact cannot be read.
 
     ## Why it matters
-    It is damaged, encrypted or compressed in a way that is not known; whatever it holds was not
-    inspected.
+    It is damaged, encrypted, or compressed by an unsupported method. Its content was not inspected.
 
     ## How it is checked
     The archive's directory against the member's own header, its size after inflating, and its checksum.
@@ -186,15 +185,15 @@ def unreadable_member(context: PackageContext) -> Iterator[RuleResult]:
 
 @package_rule("AOTI618", "not-elf", "error")
 def not_elf(context: PackageContext) -> Iterator[RuleResult]:
-    """A member or file that is called a library is none.
+    """A file with a library's name is not a library.
 
     ## Why it matters
     It cannot be loaded. An empty file, a Git LFS pointer or half a file stands where a library should be: the
     artifact was packed from a checkout or a build that was not complete.
 
     ## How it is checked
-    The first bytes of each member called `*.so` or `*.so.N`: what is not a whole ELF header is named for what
-    it is.
+    The first bytes of each member called `*.so` or `*.so.N`: a file without a complete ELF header is
+    described by what it is instead.
 
     ## How to fix it
     Fetch or build the library (`git lfs pull` for a pointer), and pack the artifact again.
@@ -211,11 +210,11 @@ def not_elf(context: PackageContext) -> Iterator[RuleResult]:
 
 @package_rule("AOTI620", "duplicate-member", "error")
 def duplicate_member(context: PackageContext) -> Iterator[RuleResult]:
-    """The archive has two members with one name.
+    """The archive has two members with the same name.
 
     ## Why it matters
-    Readers differ in which they take, so what was inspected may not be what gets loaded. PyTorch extracts
-    both, one over the other.
+    Readers differ in which of them they use, so what was inspected may not be what gets loaded. PyTorch
+    extracts both, one over the other.
 
     ## How it is checked
     The names in the archive's directory.
@@ -231,7 +230,7 @@ def duplicate_member(context: PackageContext) -> Iterator[RuleResult]:
 
 @package_rule("AOTI621", "stray-data", "warning")
 def stray_data(context: PackageContext) -> Iterator[RuleResult]:
-    """There are bytes before or after what the file says it holds.
+    """The file has bytes before or after its declared content.
 
     ## Why it matters
     A download that was joined, a signature that was appended, or an attempt to be two kinds of file at
@@ -255,8 +254,8 @@ def archive_layout(context: PackageContext) -> Iterator[RuleResult]:
     """The package is laid out in a way that PyTorch's own loader does not accept.
 
     ## Why it matters
-    PyTorch expects every member in one common folder, with `archive_format` "pt2" and `archive_version` 0
-    in it. It was read here all the same.
+    PyTorch expects every member in one common folder, with `archive_format` "pt2" and `archive_version` 0 in
+    it. The inspector reads it anyway.
 
     ## How it is checked
     The members' first folder, and the three small files that describe the archive.

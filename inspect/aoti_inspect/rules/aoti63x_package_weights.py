@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @package_rule("AOTI630", "missing-weight-keys", "error")
 def missing_weight_keys(context: PackageContext) -> Iterator[RuleResult]:
-    """Weights are named, but not there.
+    """Weights are listed, but missing.
 
     ## Why it matters
     The plugin needs every one of its constants before the first run; with one missing it reads through a
@@ -41,7 +41,7 @@ def missing_weight_keys(context: PackageContext) -> Iterator[RuleResult]:
 
 @package_rule("AOTI631", "weights-name", "warning")
 def weights_name(context: PackageContext) -> Iterator[RuleResult]:
-    """The blob with the weights is not called what the library's would be.
+    """The weights blob does not have the name that belongs to the library.
 
     ## Why it matters
     It may belong to another build: the blob has no header, so a wrong one gives wrong numbers, not an
@@ -64,7 +64,7 @@ def weights_name(context: PackageContext) -> Iterator[RuleResult]:
 
 @package_rule("AOTI632", "weight-size", "error")
 def weight_size(context: PackageContext) -> Iterator[RuleResult]:
-    """A weight has another size than the program says.
+    """A weight's size differs from its size in the program.
 
     ## Why it matters
     The plugin reads as many bytes as it was compiled for.
@@ -83,10 +83,10 @@ def weight_size(context: PackageContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI633", "missing-weights", "error")
 def missing_weights(context: PluginContext) -> Iterator[RuleResult]:
-    """The weights that the plugin needs are named, but not there.
+    """The weights that the plugin needs are missing.
 
     ## Why it matters
-    Older runtimes load it all the same and crash in the first run; ExecuTorch 1.5 refuses.
+    Older runtimes load it anyway and crash in the first run; ExecuTorch 1.5 refuses.
 
     ## How it is checked
     The payload's weights key is in no named data, and the plugin was compiled with external constants. A
@@ -106,7 +106,7 @@ def missing_weights(context: PluginContext) -> Iterator[RuleResult]:
     if weights.required != 0:
         amount = f" ({sized(weights.required)})" if weights.required else ""
         yield RuleResult(
-            f"its weights{amount} should be in {origin.weights.origin!r}, which is not there",
+            f"its weights{amount} should be in {origin.weights.origin!r}, which is missing",
             "put the .ptd or the blob that was written with it beside it",
             (origin.weights.origin,),
         )
@@ -153,7 +153,7 @@ def blob_size(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI635", "weights-unused", "warning")
 def weights_unused(context: PluginContext) -> Iterator[RuleResult]:
-    """Weights come with a plugin that has its own inside.
+    """Separate weights come with a plugin that has its weights embedded.
 
     ## Why it matters
     A plugin with embedded weights accepts a blob, reports success and ignores it.
@@ -172,7 +172,7 @@ def weights_unused(context: PluginContext) -> Iterator[RuleResult]:
         return
     if context.facts.weights.kind in ("embedded", "appended"):
         yield RuleResult(
-            f"it has weights of its own, so that binding {origin.weights.origin!r} changes nothing",
+            f"has its weights embedded, so binding {origin.weights.origin!r} has no effect",
             "leave the file out, or compile with aot_inductor.package_constants_in_so=False",
             (origin.weights.origin,),
         )
@@ -206,7 +206,7 @@ def weights_not_automatic(context: PluginContext) -> Iterator[RuleResult]:
 
 @package_rule("AOTI637", "constants-differ", "warning")
 def constants_differ(context: PackageContext) -> Iterator[RuleResult]:
-    """Methods of one program have a constant of one name, but of another type or shape.
+    """Methods of one program have constants of the same name, but of different types or shapes.
 
     ## Why it matters
     Methods share weights by the name that a constant had in the module. Where the names meet by accident, or

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @package_rule("AOTI640", "duplicate-key", "error")
 def duplicate_key(context: PackageContext) -> Iterator[RuleResult]:
-    """Two pieces of named data have one key.
+    """Two pieces of named data have the same key.
 
     ## Why it matters
-    ExecuTorch refuses to merge them; other readers take one of the two.
+    ExecuTorch refuses to merge them; other readers use one of the two.
 
     ## How it is checked
     The keys of the program and of every `.ptd` that was read with it.
@@ -35,7 +35,7 @@ def duplicate_key(context: PackageContext) -> Iterator[RuleResult]:
 
 @package_rule("AOTI641", "duplicate-method", "error")
 def duplicate_method(context: PackageContext) -> Iterator[RuleResult]:
-    """Two methods of the program have one name.
+    """Two methods of the program have the same name.
 
     ## Why it matters
     Only the first can be called.
@@ -54,7 +54,7 @@ def duplicate_method(context: PackageContext) -> Iterator[RuleResult]:
 
 @package_rule("AOTI642", "missing-plugin", "error")
 def missing_plugin(context: PackageContext) -> Iterator[RuleResult]:
-    """A delegate's plugin is in no named data.
+    """A delegate's plugin is missing from the named data.
 
     ## Why it matters
     The payload names the key of a library that neither the program nor its `.ptd` files have.
@@ -74,7 +74,7 @@ def missing_plugin(context: PackageContext) -> Iterator[RuleResult]:
 
 @package_rule("AOTI643", "malformed-payload", "error")
 def malformed_payload(context: PackageContext) -> Iterator[RuleResult]:
-    """A delegate's payload can't be decoded.
+    """A delegate's payload cannot be decoded.
 
     ## Why it matters
     It should be empty, two keys separated by a newline, or binary metadata of a known form.
@@ -94,7 +94,7 @@ def malformed_payload(context: PackageContext) -> Iterator[RuleResult]:
 
 @package_rule("AOTI644", "unknown-payload", "error")
 def unknown_payload(context: PackageContext) -> Iterator[RuleResult]:
-    """A delegate's payload has a version that is not known.
+    """A delegate's payload has an unknown version.
 
     ## Why it matters
     Weights and plugins are named in a way that this version of the toolkit can't read, and neither can a
@@ -119,8 +119,8 @@ def method_not_whole(context: PackageContext) -> Iterator[RuleResult]:
     """A method runs more than its AOTInductor plugin.
 
     ## Why it matters
-    The plugin computes a part of it; the rest takes ExecuTorch's kernels or another delegate. Copies to
-    and from the device are harmless, and listed for completeness.
+    The plugin computes a part of it; the rest needs ExecuTorch's kernels or another delegate. Copies to and
+    from the device are harmless, and listed for completeness.
 
     ## How it is checked
     The instructions of each method that are not calls of an AOTInductor delegate, by operator.
@@ -135,7 +135,7 @@ def method_not_whole(context: PackageContext) -> Iterator[RuleResult]:
         if model.plugins and (model.operators or model.other_delegates):
             others = [*model.operators, *(f"the delegate {name}" for name in model.other_delegates)]
             yield RuleResult(
-                f"method {model.name!r} is not one plugin: it also runs {listed(others)}",
+                f"method {model.name!r} is more than one plugin: it also runs {listed(others)}",
                 "run it with ExecuTorch, or lower all of it to one delegate",
                 (*model.operators, *model.other_delegates),
             )
@@ -173,7 +173,7 @@ def custom_operators(context: PackageContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI647", "missing-operator-list", "error")
 def missing_operator_list(context: PluginContext) -> Iterator[RuleResult]:
-    """The plugin needs a list of operators that is not there.
+    """The plugin needs a list of operators that is missing.
 
     ## Why it matters
     It passes the host a number, and the JSON beside the library says which operator that is. Without the
@@ -193,7 +193,7 @@ def missing_operator_list(context: PluginContext) -> Iterator[RuleResult]:
         return
     if any(symbol.name == imports.PROXY_EXECUTOR for symbol in context.facts.elf.undefined):
         yield RuleResult(
-            "it calls operators through its host, and the JSON that lists them is not beside it",
+            "calls operators through its host, but the JSON that lists them is missing",
             "ship the JSON with the library's name that lies beside it in the export",
             (imports.PROXY_EXECUTOR,),
         )
@@ -207,7 +207,7 @@ def mixed_cxx_runtimes(context: PackageContext) -> Iterator[RuleResult]:
     A host has to provide both, and anything that passes C++ objects between them breaks.
 
     ## How it is checked
-    libstdc++ and libc++ are told apart by the symbols that each plugin imports.
+    libstdc++ and libc++ are distinguished by the symbols that each plugin imports.
 
     ## How to fix it
     Compile all models with one compiler and `-stdlib`.
@@ -227,7 +227,7 @@ def mixed_cxx_runtimes(context: PackageContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI649", "variant-without-code", "error")
 def variant_without_code(context: PluginContext) -> Iterator[RuleResult]:
-    """A variant does not hold the GPU code that it is listed for.
+    """A variant lacks the GPU code that it is listed for.
 
     ## Why it matters
     The runtime chooses by the list, loads the library, and the first kernel fails.
@@ -263,7 +263,7 @@ def variant_without_code(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI650", "device-differs", "info")
 def device_differs(context: PluginContext) -> Iterator[RuleResult]:
-    """The delegate's name speaks of a GPU, and its plugin has no code for one.
+    """The delegate is named for a GPU, but its plugin has no GPU code.
 
     ## Why it matters
     The backend passes device pointers to a plugin that reads them on the CPU.

@@ -33,7 +33,7 @@ def _below(path: str, folders: tuple[str, ...]) -> bool:
 
 @plugin_rule("AOTI701", "text-relocations", "warning")
 def text_relocations(context: PluginContext) -> Iterator[RuleResult]:
-    """Code is modified while the file is loaded.
+    """The plugin has text relocations: its code is modified while it is loaded.
 
     ## Why it matters
     The dynamic linker must make the code writable for that; hardened systems forbid it. The modified pages
@@ -50,14 +50,14 @@ def text_relocations(context: PluginContext) -> Iterator[RuleResult]:
     """
     if context.facts.elf.text_relocations:
         yield RuleResult(
-            "has relocations in its code (TEXTREL)",
+            "has text relocations (DT_TEXTREL)",
             "compile every object with -fPIC, and link with -Wl,-z,text",
         )
 
 
 @plugin_rule("AOTI702", "writable-code", "warning")
 def writable_code(context: PluginContext) -> Iterator[RuleResult]:
-    """A segment is writable and executable at once.
+    """A segment is both writable and executable.
 
     ## Why it matters
     Whoever can write to it can run what was written. Hardened systems refuse to map it.
@@ -74,7 +74,7 @@ def writable_code(context: PluginContext) -> Iterator[RuleResult]:
     found = [s for s in context.facts.elf.segments if s.type == "LOAD" and "W" in s.flags and "E" in s.flags]
     if found:
         yield RuleResult(
-            f"{counted(len(found), 'segment')} writable and executable at once, at "
+            f"{counted(len(found), 'segment')} both writable and executable, at "
             f"{listed([f'{segment.address:#x}' for segment in found])}",
             "link without -Wl,--omagic, and without a linker script that merges code and data",
         )
@@ -82,11 +82,11 @@ def writable_code(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI703", "insecure-search-path", "error")
 def insecure_search_path(context: PluginContext) -> Iterator[RuleResult]:
-    """Libraries are searched for in a place that others may write to.
+    """The library search path has a directory that other users can write to.
 
     ## Why it matters
-    Whoever puts a library of the right name there has it loaded into the process. An empty or relative entry
-    means the folder in which the process happens to be started.
+    A library with the right name that somebody puts there is loaded into the process. An empty or relative
+    entry means the current directory of the process.
 
     ## How it is checked
     Each entry of DT_RUNPATH (of DT_RPATH, without it) that is empty, relative without `$ORIGIN`, or below
@@ -100,26 +100,26 @@ def insecure_search_path(context: PluginContext) -> Iterator[RuleResult]:
     """
     for tag, entry in _search_paths(context):
         if not entry:
-            why = f"an empty entry in {tag} means the current folder of the process"
+            why = f"an empty entry in {tag} means the current directory of the process"
         elif _below(entry, _SHARED):
-            why = f"{tag} names {entry}, which anyone may write to"
+            why = f"{tag} names {entry}, which any user can write to"
         elif not entry.startswith(("/", *_TOKENS)):
-            why = f"{tag} names {entry}, relative to the current folder of the process"
+            why = f"{tag} names {entry}, relative to the current directory of the process"
         else:
             continue
         yield RuleResult(
-            f"searches for libraries where others may put them: {why}",
-            "remove the entry, or use $ORIGIN/... for a folder beside the plugin",
+            f"searches for libraries in an insecure directory: {why}",
+            "remove the entry, or use $ORIGIN/... for a directory beside the plugin",
             (entry,),
         )
 
 
 @plugin_rule("AOTI704", "absolute-search-path", "warning")
 def absolute_search_path(context: PluginContext) -> Iterator[RuleResult]:
-    """Libraries are searched for in a folder of the build machine.
+    """The library search path names a directory of the build machine.
 
     ## Why it matters
-    The folder is absent elsewhere, or holds other libraries. The plugin works on the build machine only.
+    That directory is absent elsewhere, or has other libraries. The plugin works on the build machine only.
 
     ## How it is checked
     Each entry of DT_RUNPATH (of DT_RPATH, without it) that is absolute and not below `/usr`, `/lib`, `/lib64`
@@ -139,7 +139,7 @@ def absolute_search_path(context: PluginContext) -> Iterator[RuleResult]:
     ]
     if found:
         yield RuleResult(
-            f"{found[0][0]} names {counted(len(found), 'folder')} of the build machine: "
+            f"{found[0][0]} names {counted(len(found), 'directory', 'directories')} of the build machine: "
             f"{listed([entry for _, entry in found])}",
             "use $ORIGIN/..., or no search path",
             tuple(entry for _, entry in found),
@@ -148,15 +148,15 @@ def absolute_search_path(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI705", "unprintable-names", "warning")
 def unprintable_names(context: PluginContext) -> Iterator[RuleResult]:
-    """Names in the file hold control characters or bytes that are no text.
+    """Names in the file contain control characters or bytes that are not UTF-8.
 
     ## Why it matters
-    No compiler writes such names. Printed raw, as readelf and nm do, they move the cursor, change colours or
-    hide lines: a file can make its own report lie. They are escaped in every report here.
+    No compiler writes such names. Printed raw, as by readelf and nm, they move the cursor, change colours or
+    hide lines, so that a file can forge its own report. They are escaped in every report here.
 
     ## How it is checked
     The names of the file itself, of needed libraries, search paths, versions, and of imported and exported
-    symbols are searched for characters that can't be printed, and for bytes that are not UTF-8.
+    symbols are searched for characters that do not print, and for bytes that are not UTF-8.
 
     ## How to fix it
     Find out where the file comes from before you load it.
@@ -184,7 +184,7 @@ def unprintable_names(context: PluginContext) -> Iterator[RuleResult]:
     found = sorted(name for name in names if not name.isprintable())
     if found:
         yield RuleResult(
-            f"{counted(len(found), 'name')} with control characters or bytes that are no text: "
+            f"{counted(len(found), 'name')} with control characters or bytes that are not UTF-8: "
             f"{listed(found)}",
             "find out where the file comes from before you load it",
             tuple(found),
@@ -193,7 +193,7 @@ def unprintable_names(context: PluginContext) -> Iterator[RuleResult]:
 
 @plugin_rule("AOTI706", "needed-by-path", "warning")
 def needed_by_path(context: PluginContext) -> Iterator[RuleResult]:
-    """A library is needed by its path, not by its name.
+    """DT_NEEDED names a library by its path, not by its SONAME.
 
     ## Why it matters
     The dynamic linker opens exactly that path and searches nowhere else. It is the build machine's; relative
@@ -206,7 +206,7 @@ def needed_by_path(context: PluginContext) -> Iterator[RuleResult]:
     Give the library a SONAME (`-Wl,-soname,...`) and link it with `-L... -l...`.
 
     ## Reports it prevents
-    A plugin that can't find a library which is installed and on the search path.
+    A plugin that cannot find a library which is installed and on the search path.
     """
     found = [entry for entry in context.facts.elf.needed if "/" in entry]
     if found:

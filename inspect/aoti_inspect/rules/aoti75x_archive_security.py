@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @package_rule("AOTI750", "unsafe-member-name", "error")
 def unsafe_member_name(context: PackageContext) -> Iterator[RuleResult]:
-    """A member's name leads out of the folder that it would be extracted to.
+    """A member's name leads outside of the directory that it would be extracted to.
 
     ## Why it matters
     Loaders that extract a package under its members' own names, PyTorch's among them, write wherever such
@@ -36,7 +36,7 @@ def unsafe_member_name(context: PackageContext) -> Iterator[RuleResult]:
 
 @package_rule("AOTI751", "overlapping-members", "error")
 def overlapping_members(context: PackageContext) -> Iterator[RuleResult]:
-    """Members of the archive share bytes.
+    """Members of the archive overlap.
 
     ## Why it matters
     That is how zip bombs are made, and how two readers are shown different content.
@@ -55,11 +55,11 @@ def overlapping_members(context: PackageContext) -> Iterator[RuleResult]:
 
 @package_rule("AOTI752", "link-in-folder", "info")
 def link_in_folder(context: PackageContext) -> Iterator[RuleResult]:
-    """The folder has symbolic links, which were not followed.
+    """The folder has symbolic links, which the inspector does not follow.
 
     ## Why it matters
-    What they lead to may lie anywhere. It was neither read nor checked, and a loader that follows them
-    loads something that nobody inspected.
+    Their targets may be anywhere. They were neither read nor checked, and a loader that follows the links
+    loads what was not inspected.
 
     ## How it is checked
     The type of each entry of the folder.
