@@ -48,8 +48,9 @@ bench: $(VENV)/.test ## measure, side by side with the peers
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/bench_artifacts.py
 	$(BIN)/python benchmarks/bench_run.py
 
-docs: $(VENV)/.core ## write the pages of the rules anew
+docs: $(VENV)/.core ## write the pages of the rules and the schema of the report anew
 	$(BIN)/python docs/generate_rules.py
+	$(BIN)/python docs/generate_schema.py
 
 generate: $(VENV)/.venv ## write the C sources that repeat tables of aoti_abi anew
 	$(BIN)/python native/generate.py

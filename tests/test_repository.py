@@ -48,12 +48,6 @@ def test_every_package_is_typed() -> None:
         assert (ROOT / package / "py.typed").exists()
 
 
-def test_one_version_number() -> None:
-    from aoti_inspect.command.cli import VERSION
-
-    assert f'version = "{VERSION}"' in (ROOT / "pyproject.toml").read_text()
-
-
 def test_the_tables_alone_name_the_newest_versions() -> None:
     """A number that is written anywhere else is out of date as soon as a version is added to the tables."""
     from aoti_abi.hosts.executorch import RELEASES

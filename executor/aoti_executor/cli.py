@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aoti_abi.errors import AccessFailed, AotiError
-from aoti_inspect.command.cli import VERSION
+from aoti_abi.release import VERSION
 from aoti_inspect.command.output import discard_standard_output, write_standard_output
 from aoti_inspect.reports.terminal import HelpFormatter
 from aoti_inspect.text import printable, printable_error

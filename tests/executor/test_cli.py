@@ -219,7 +219,7 @@ def test_percentiles():
 
 
 def test_the_version_and_the_help_are_those_of_the_toolkit(capsys):
-    from aoti_inspect.command.cli import VERSION
+    from aoti_abi.release import VERSION
 
     for option in ("--version", "--help"):
         with pytest.raises(SystemExit) as stop:

@@ -30,8 +30,7 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
             facts = facts_of(plugin)
             disagreements, rows = _second_view(plugin, facts, settings)
             summary += rows if artifact.kind == "plugin" else ()
-            package = artifact if _is_package(artifact, facts) else None
-            plugins.append(audit_plugin(facts, settings, disagreements, artifact=package, entry=plugin))
+            plugins.append(audit_plugin(facts, settings, disagreements, origin=plugin))
         except AotiError as error:  # noqa: PERF203 - the others are still to be audited
             if artifact.kind == "plugin":
                 raise
@@ -42,10 +41,13 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
     facts_of_all = tuple(audit.facts for audit in plugins)
     findings: list[Finding] = []
     not_checked: list[NotChecked] = []
-    if any(_is_package(artifact, facts) for facts in facts_of_all) or artifact.kind != "plugin":
-        from aoti_inspect.rules.package_scope import check_package
+    if artifact.kind != "plugin" or any(_is_package(artifact, facts) for facts in facts_of_all):
+        from aoti_inspect.rules import package_rules
+        from aoti_inspect.rules.registry import PackageContext, run_rules
 
-        findings, not_checked = check_package(artifact, settings.target, facts_of_all)
+        findings, not_checked = run_rules(
+            PackageContext(artifact, settings.target, facts_of_all), package_rules()
+        )
     return ArtifactAudit(
         artifact.path,
         artifact.kind,

@@ -1,4 +1,4 @@
-"""Rules of the third hundred: the host's C functions (shims) that a plugin calls."""
+"""Rules AOTI301 to AOTI304: the host's C functions (shims) that a plugin calls."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import KNOWN_TORCH
 from aoti_inspect.facts import compiler, imports
 from aoti_inspect.facts.symbol_families import family
-from aoti_inspect.rules.registry import Report, Unchecked, rule
+from aoti_inspect.rules.registry import RuleResult, Unchecked, plugin_rule
 from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PluginContext
 
 _FAMILY_TITLES = {
     "libtorch-c++": "C++ functions of LibTorch",
@@ -38,8 +38,8 @@ def shim_family(name: str) -> str:
     return _FAMILY_TITLES.get(kind, "others")
 
 
-@rule("AOTI301", "missing-host-functions", "error")
-def missing_host_functions(context: Context) -> Iterator[Report | Unchecked]:
+@plugin_rule("AOTI301", "missing-host-functions", "error")
+def missing_host_functions(context: PluginContext) -> Iterator[RuleResult | Unchecked]:
     """A required host lacks functions that the plugin calls.
 
     ## Why it matters
@@ -63,7 +63,7 @@ def missing_host_functions(context: Context) -> Iterator[Report | Unchecked]:
     for verdict in context.verdicts:
         if verdict.outcome == "not checked":
             reason = verdict.reasons[0] if verdict.reasons else "no reason was given"
-            yield Unchecked(f"whether it loads in {verdict.host} can't be told: {reason}")
+            yield Unchecked(f"whether it loads in {verdict.host} could not be determined: {reason}")
         if verdict.missing:
             groups.setdefault(verdict.missing, []).append(verdict.host)
     if not groups:
@@ -77,7 +77,7 @@ def missing_host_functions(context: Context) -> Iterator[Report | Unchecked]:
             label = f"{name} ({shim.first})" if shim else name
             families.setdefault(shim_family(name), []).append(label)
         parts = "; ".join(f"{title}: {listed(names)}" for title, names in families.items())
-        yield Report(
+        yield RuleResult(
             f"{listed(hosts, 12)} {'lacks' if len(hosts) == 1 else 'lack'} "
             f"{counted(len(missing), 'function')} that it calls: {parts}",
             _help(missing),
@@ -102,9 +102,9 @@ def _help(missing: tuple[str, ...]) -> str:
     return "; ".join(reasons[-3:])
 
 
-@rule("AOTI302", "unknown-host-function", "warning")
-def unknown_host_function(context: Context) -> Iterator[Report]:
-    """A function is called that looks like the host API's, but is in no known PyTorch.
+@plugin_rule("AOTI302", "unknown-host-function", "warning")
+def unknown_host_function(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin calls a function that looks like a host function, but is in no known PyTorch.
 
     ## Why it matters
     It comes from a newer PyTorch, from a fork, or from another host such as ExecuTorch. Only that host loads
@@ -122,7 +122,7 @@ def unknown_host_function(context: Context) -> Iterator[Report]:
     """
     from aoti_abi.shim_catalogue import lookup
 
-    unknown = [name for name in imports.names(context.plugin, "shim") if lookup(name) is None]
+    unknown = [name for name in imports.names(context.facts, "shim") if lookup(name) is None]
     if not unknown:
         return
     from aoti_abi.hosts.executorch import shims_of_any_release
@@ -131,14 +131,14 @@ def unknown_host_function(context: Context) -> Iterator[Report]:
     slim = [name for name in unknown if name in offered]
     nowhere = [name for name in unknown if name not in offered]
     if slim:
-        yield Report(
+        yield RuleResult(
             f"calls {counted(len(slim), 'function')} that only ExecuTorch's CUDA backend has: {listed(slim)}",
             "load it in ExecuTorch, or compile it without ExecuTorch's custom operators",
             tuple(slim),
             "info",
         )
     if nowhere:
-        yield Report(
+        yield RuleResult(
             f"calls {counted(len(nowhere), 'host function')} that no PyTorch up to {KNOWN_TORCH[-1]} has: "
             f"{listed(nowhere)}",
             "load it in the host that it was compiled for, or make the operator a registered custom operator",
@@ -146,16 +146,16 @@ def unknown_host_function(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI303", "changed-host-function", "warning")
-def changed_host_function(context: Context) -> Iterator[Report]:
-    """A host takes other arguments for a function than the plugin passes.
+@plugin_rule("AOTI303", "changed-host-function", "warning")
+def changed_host_function(context: PluginContext) -> Iterator[RuleResult]:
+    """A host function takes different arguments than the plugin passes.
 
     ## Why it matters
     A few host functions changed their parameters and kept their names. C has no check for that: the call
     reads wrong arguments, and crashes or corrupts memory.
 
     ## How it is checked
-    The version that compiled the plugin is told from its exports and imports; each `torch==X.Y` host that was
+    The version that compiled the plugin follows from its exports and imports; each `torch==X.Y` host that was
     asked about is compared with the versions in which an imported function changed.
 
     ## How to fix it
@@ -168,7 +168,7 @@ def changed_host_function(context: Context) -> Iterator[Report]:
 
     known = [find(verdict.host) for verdict in context.verdicts]
     hosts = [host.version for host in known if host and host.version and host.descriptor.is_libtorch]
-    found = compiler.fingerprint(context.plugin) if hosts else None
+    found = compiler.fingerprint(context.facts) if hosts else None
     if found is None:
         return
     from aoti_abi.shim_catalogue import lookup
@@ -176,7 +176,7 @@ def changed_host_function(context: Context) -> Iterator[Report]:
 
     oldest, latest = parse_version(found.oldest), parse_version(found.newest)
     changed: dict[str, list[str]] = {}
-    for name in imports.names(context.plugin, "shim"):
+    for name in imports.names(context.facts, "shim"):
         shim = lookup(name)
         for version in shim.changed if shim else ():
             change = parse_version(version)
@@ -186,17 +186,17 @@ def changed_host_function(context: Context) -> Iterator[Report]:
                     changed.setdefault(name, []).append(f"torch=={host}")
     if changed:
         affected = sorted({host for hosts in changed.values() for host in hosts})
-        yield Report(
-            f"passes other arguments than {listed(affected)} {'takes' if len(affected) == 1 else 'take'} to "
-            f"{listed(sorted(changed))}",
+        yield RuleResult(
+            f"passes different arguments to {listed(sorted(changed))} than {listed(affected)} "
+            f"{'takes' if len(affected) == 1 else 'take'}",
             f"use a host of PyTorch {found.range}, or compile it with the host's version",
             tuple(changed),
         )
 
 
-@rule("AOTI304", "required-host-refuses", "error")
-def required_host_refuses(context: Context) -> Iterator[Report]:
-    """A required host does not load the plugin, for another reason than missing functions.
+@plugin_rule("AOTI304", "required-host-refuses", "error")
+def required_host_refuses(context: PluginContext) -> Iterator[RuleResult]:
+    """A required host cannot load the plugin, for a reason other than missing functions.
 
     ## Why it matters
     The host was named with `--host`: the artifact is of no use without it.
@@ -213,8 +213,8 @@ def required_host_refuses(context: Context) -> Iterator[Report]:
     """
     for verdict in context.verdicts:
         if verdict.outcome == "will not load" and not verdict.missing:
-            yield Report(
-                f"{verdict.host} does not load it: {'; '.join(verdict.reasons) or 'no reason was given'}",
+            yield RuleResult(
+                f"{verdict.host} cannot load it: {'; '.join(verdict.reasons) or 'no reason was given'}",
                 "follow the other findings, or require another host",
                 (verdict.host,),
             )

@@ -1,17 +1,17 @@
-"""Rules of the fourth hundred: needed libraries, and views of the file that do not fit together."""
+"""Rules AOTI440 to AOTI452: needed libraries, malformed parts, contradicting views of the file."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.facts import imports
-from aoti_inspect.rules.registry import Report, rule
+from aoti_inspect.rules.registry import RuleResult, plugin_rule
 from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.facts.symbol_families import Family
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PluginContext
 
 #: Libraries whose every symbol has a version: one without a version need is not used.
 _VERSIONED = (
@@ -32,9 +32,9 @@ _UNVERSIONED: tuple[tuple[str, tuple[Family, ...]], ...] = (
 )
 
 
-@rule("AOTI440", "unused-needed", "info")
-def unused_needed(context: Context) -> Iterator[Report]:
-    """A library is needed of which nothing is used.
+@plugin_rule("AOTI440", "unused-needed", "info")
+def unused_needed(context: PluginContext) -> Iterator[RuleResult]:
+    """DT_NEEDED names a library of which nothing is used.
 
     ## Why it matters
     The plugin does not load where that library is missing, though it would run without it.
@@ -49,9 +49,9 @@ def unused_needed(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "libgomp.so.1: cannot open shared object file" in a small container, for a model without threads.
     """
-    elf = context.plugin.elf
+    elf = context.facts.elf
     versioned = {need.library for need in elf.version_needs}
-    families = imports.by_family(context.plugin)
+    families = imports.by_family(context.facts)
     unused = []
     for entry in elf.needed:
         name = entry.rpartition("/")[2]
@@ -63,7 +63,7 @@ def unused_needed(context: Context) -> Iterator[Report]:
             if name.startswith(prefix) and not any(families.get(kind) for kind in kinds):
                 unused.append(entry)
     if unused:
-        yield Report(
+        yield RuleResult(
             f"needs {counted(len(unused), 'library', 'libraries')} of which it uses nothing: "
             f"{listed(unused)}",
             "link with -Wl,--as-needed before the libraries",
@@ -71,9 +71,9 @@ def unused_needed(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI441", "needed-unreadable", "error")
-def needed_unreadable(context: Context) -> Iterator[Report]:
-    """An entry of DT_NEEDED has no name.
+@plugin_rule("AOTI441", "needed-unreadable", "error")
+def needed_unreadable(context: PluginContext) -> Iterator[RuleResult]:
+    """An entry of DT_NEEDED has no readable name.
 
     ## Why it matters
     The entry points outside of the string table, or at an empty string. What the dynamic linker does then
@@ -83,89 +83,90 @@ def needed_unreadable(context: Context) -> Iterator[Report]:
     Every DT_NEEDED entry is read as an offset into the dynamic string table, within its bounds.
 
     ## How to fix it
-    The file is damaged, usually by a tool that rewrote it (patchelf, strip): make it again from the original.
+    The file is damaged, usually by a tool that rewrote it (patchelf, strip): restore it from the original.
 
     ## Reports it prevents
     Tools that end in "Is a directory", as they join the empty name with a library path.
     """
-    broken = sum(not entry for entry in context.plugin.elf.needed)
+    broken = sum(not entry for entry in context.facts.elf.needed)
     if broken:
-        yield Report(
+        yield RuleResult(
             f"{counted(broken, 'entry', 'entries')} of DT_NEEDED {'has' if broken == 1 else 'have'} no "
             "readable name",
-            "the file is damaged, usually by a tool that rewrote it: make it again from the original",
+            "the file is damaged, usually by a tool that rewrote it: restore it from the original",
         )
 
 
-@rule("AOTI450", "views-disagree", "warning")
-def views_disagree(context: Context) -> Iterator[Report]:
-    """The section table tells another story than the dynamic linker's view.
+@plugin_rule("AOTI450", "views-disagree", "warning")
+def views_disagree(context: PluginContext) -> Iterator[RuleResult]:
+    """The section table contradicts the dynamic segment.
 
     ## Why it matters
     The dynamic linker follows PT_DYNAMIC; readelf, nm and most auditors follow the section table. Where the
-    two differ, those tools vouch for a file that is not the one which gets loaded.
+    two differ, those tools describe something other than what gets loaded.
 
     ## How it is checked
-    A section table that can't be used is always reported. With `--second-view` the needed libraries, versions
+    A section table that is invalid is always reported. With `--second-view` the needed libraries, versions
     and symbols of both views are compared, too.
 
     ## How to fix it
-    Make the file again; if a tool rewrote it on purpose (a packer, sstrip), let it remove the section table.
+    Build the file again; if a tool rewrote it on purpose (a packer, sstrip), let it remove the section table.
 
     ## Reports it prevents
     Audits that call a library harmless because its section table is empty or forged.
     """
-    elf = context.plugin.elf
+    elf = context.facts.elf
     if elf.section_problem:
-        yield Report(
-            f"its section table can't be used: {elf.section_problem}; the dynamic linker does not need it, "
+        yield RuleResult(
+            f"its section table is invalid: {elf.section_problem}; the dynamic linker does not need it, "
             "other tools do",
-            "make the file again, or remove the section table",
+            "build the file again, or remove the section table",
         )
     if context.disagreements:
-        yield Report(
-            f"the section table and the dynamic view differ: {'; '.join(context.disagreements)}",
-            "trust the dynamic view, and make the file again",
+        yield RuleResult(
+            f"the section table and the dynamic segment disagree: {'; '.join(context.disagreements)}",
+            "trust the dynamic segment, and build the file again",
         )
 
 
-@rule("AOTI451", "malformed-elf", "warning")
-def malformed_elf(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI451", "malformed-elf", "warning")
+def malformed_elf(context: PluginContext) -> Iterator[RuleResult]:
     """Parts of the file are malformed.
 
     ## Why it matters
-    What is wrong could be worked around here; the dynamic linker may take it otherwise, refuse the file, or
-    read outside of it. An error where it is known to refuse the file, to crash on it, or to find none of its
+    The inspector could work around them; the dynamic linker may read them differently, refuse the file, or
+    read out of bounds. An error where it is known to refuse the file, to crash on it, or to find none of its
     functions; the verdicts are "will not load" then.
 
     ## How it is checked
-    Each offset, count and name that is read is checked against the file; what does not fit is listed.
+    Each offset, count and name that is read is checked against the file; what is out of bounds or
+    inconsistent is listed.
 
     ## How to fix it
-    The file was truncated, or damaged by a tool that rewrote it: make it again from the original.
+    The file was truncated, or damaged by a tool that rewrote it: restore it from the original.
 
     ## Reports it prevents
     Tracebacks, hangs, and empty results that look like a clean file.
     """
-    elf = context.plugin.elf
+    elf = context.facts.elf
     anomalies = sorted(elf.anomalies, key=lambda sentence: sentence not in elf.unusable)
     if anomalies:
-        yield Report(
+        yield RuleResult(
             f"is malformed in {counted(len(anomalies), 'place')}: {'; '.join(anomalies[:4])}"
             + (f"; and {len(anomalies) - 4} more" if len(anomalies) > 4 else ""),
-            "the file was truncated or damaged by a tool that rewrote it: make it again from the original",
+            "the file was truncated or damaged by a tool that rewrote it: restore it from the original",
             severity="error" if elf.unusable else None,
         )
 
 
-@rule("AOTI452", "no-section-table", "info")
-def no_section_table(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI452", "no-section-table", "info")
+def no_section_table(context: PluginContext) -> Iterator[RuleResult]:
     """The file has no section table.
 
     ## Why it matters
     It loads and runs without one. But `nm -D`, `readelf -V` and section-based auditors see nothing in it, and
-    report success. Some facts that only sections tell, such as where weights and debug information are, are
-    less certain here, too.
+    report success. Facts that only sections hold, such as where weights and debug information are, are less
+    certain here, too.
 
     ## How it is checked
     The ELF header names no section table.
@@ -176,6 +177,6 @@ def no_section_table(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     A wheel that is tagged for the oldest systems because the auditor found no symbols at all.
     """
-    elf = context.plugin.elf
+    elf = context.facts.elf
     if elf.sections is None and elf.section_problem is None and elf.is_dynamic:
-        yield Report("has no section table: section-based tools see nothing in it and pass it")
+        yield RuleResult("has no section table: section-based tools see nothing in it and pass it")

@@ -1,21 +1,21 @@
-"""Rules of the second hundred: the C++ runtime, and C++ symbols at the boundary."""
+"""Rules AOTI201 to AOTI208: the C++ runtime, and C++ symbols at the boundary."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.facts import imports
 from aoti_inspect.facts.symbol_families import uses_old_string_abi
-from aoti_inspect.rules.registry import Report, rule
+from aoti_inspect.rules.registry import RuleResult, plugin_rule
 from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PluginContext
 
 
-@rule("AOTI201", "cxx-runtime-not-needed", "warning")
-def cxx_runtime_not_needed(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI201", "cxx-runtime-not-needed", "warning")
+def cxx_runtime_not_needed(context: PluginContext) -> Iterator[RuleResult]:
     """The plugin uses the C++ runtime library without naming it in DT_NEEDED.
 
     ## Why it matters
@@ -33,12 +33,12 @@ def cxx_runtime_not_needed(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "undefined symbol: _ZTVN10__cxxabiv120__si_class_type_infoE" in one program and not in another.
     """
-    if imports.needs_library(context.plugin, "libstdc++", "libc++"):
+    if imports.needs_library(context.facts, "libstdc++", "libc++"):
         return
-    used = imports.cxx_runtime_imports(context.plugin)
+    used = imports.cxx_runtime_imports(context.facts)
     if used:
-        library = "libc++.so.1" if context.plugin.cxx_runtime == "libc++" else "libstdc++.so.6"
-        yield Report(
+        library = "libc++.so.1" if context.facts.cxx_runtime == "libc++" else "libstdc++.so.6"
+        yield RuleResult(
             f"uses {counted(len(used), 'symbol')} of the C++ runtime, but DT_NEEDED does not name {library}: "
             f"{listed(used)}",
             f"link with g++, or add -l{library[3:].partition('.')[0]}; a host must open {library} with "
@@ -47,12 +47,12 @@ def cxx_runtime_not_needed(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI202", "cxx-runtime-exported", "error")
-def cxx_runtime_exported(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI202", "cxx-runtime-exported", "error")
+def cxx_runtime_exported(context: PluginContext) -> Iterator[RuleResult]:
     """The C++ runtime is linked into the plugin statically, and exported from it.
 
     ## Why it matters
-    Two C++ runtimes then meet in one process, and symbols of each bind to the other by load order: locales,
+    Two C++ runtimes then share one process, and symbols of each bind to the other by load order: locales,
     exceptions and iostreams of one implementation run on the data of the other. PyTorch's own runner was seen
     to crash inside such a plugin's constructor, on the machine that compiled it.
 
@@ -68,11 +68,11 @@ def cxx_runtime_exported(context: Context) -> Iterator[Report]:
     Crashes inside `std::locale`, `codecvt` or `std::regex` after an unrelated library was loaded; libraries
     that bind to another one's private helper symbols.
     """
-    plugin = context.plugin
+    plugin = context.facts
     if plugin.cxx_runtime_static and plugin.elf.exports.std_strong:
         exports = plugin.elf.exports
         name = plugin.cxx_runtime or "a C++ runtime"
-        yield Report(
+        yield RuleResult(
             f"carries its own {name} and exports {counted(exports.std, 'symbol')} of it, "
             f"among them {listed(exports.std_examples, 2)}",
             "link the shared runtime (no -static-libstdc++, another CXX), or hide the static one with "
@@ -81,8 +81,8 @@ def cxx_runtime_exported(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI203", "cxx-runtime-static", "info")
-def cxx_runtime_static(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI203", "cxx-runtime-static", "info")
+def cxx_runtime_static(context: PluginContext) -> Iterator[RuleResult]:
     """The C++ runtime is linked into the plugin statically, and hidden.
 
     ## Why it matters
@@ -90,7 +90,7 @@ def cxx_runtime_static(context: Context) -> Iterator[Report]:
     not those of the host. The plugin does not get the fixes of the system's runtime either.
 
     ## How it is checked
-    The file has parts of the runtime in itself, does not need the shared library, and exports none of the
+    The file contains parts of the runtime, does not need the shared library, and exports none of the
     runtime's own functions.
 
     ## How to fix it
@@ -99,17 +99,17 @@ def cxx_runtime_static(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Exceptions of a plugin that no host can catch, and maps read with another library's layout.
     """
-    plugin = context.plugin
+    plugin = context.facts
     if plugin.cxx_runtime_static and not plugin.elf.exports.std_strong:
-        yield Report(
+        yield RuleResult(
             f"carries its own {plugin.cxx_runtime or 'C++ runtime'}, hidden: no C++ object may cross the "
             "boundary",
             "use only the container calls with C arrays, or link the shared runtime",
         )
 
 
-@rule("AOTI204", "libcxx", "warning")
-def libcxx(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI204", "libcxx", "warning")
+def libcxx(context: PluginContext) -> Iterator[RuleResult]:
     """The plugin was compiled against libc++ instead of libstdc++.
 
     ## Why it matters
@@ -125,9 +125,9 @@ def libcxx(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Corrupted weights after an update from a host that was built with the other library.
     """
-    if context.plugin.cxx_runtime == "libc++":
-        used = imports.names(context.plugin, "libc++")
-        yield Report(
+    if context.facts.cxx_runtime == "libc++":
+        used = imports.names(context.facts, "libc++")
+        yield RuleResult(
             "compiled against libc++, while LibTorch uses libstdc++: calls that pass a "
             "std::unordered_map are unsafe",
             "compile with -stdlib=libstdc++, or use only the container calls with C arrays",
@@ -135,9 +135,9 @@ def libcxx(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI205", "old-string-abi", "error")
-def old_string_abi(context: Context) -> Iterator[Report]:
-    """Symbols with the pre-C++11 `std::string` are needed.
+@plugin_rule("AOTI205", "old-string-abi", "error")
+def old_string_abi(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin needs symbols with the pre-C++11 `std::string`.
 
     ## Why it matters
     A plugin compiled with `_GLIBCXX_USE_CXX11_ABI=0` mangles `std::string` as `Ss`. A LibTorch of the new ABI
@@ -152,21 +152,21 @@ def old_string_abi(context: Context) -> Iterator[Report]:
     Compile with `-D_GLIBCXX_USE_CXX11_ABI=1`, as all of PyTorch's own wheels are since 2.7.
 
     ## Reports it prevents
-    "undefined symbol: _ZN3c107WarningC1E...Ss", "_ZN5torch3jit17parseSchemaOrNameERKSs" and their kin.
+    "undefined symbol: _ZN3c107WarningC1E...Ss", "_ZN5torch3jit17parseSchemaOrNameERKSs" and the like.
     """
-    families = imports.by_family(context.plugin)
+    families = imports.by_family(context.facts)
     torch = sorted({s.name for s in families.get("libtorch-c++", ()) if uses_old_string_abi(s.name)})
     std = sorted({s.name for s in families.get("c++", ()) if uses_old_string_abi(s.name)})
     fix = "compile with -D_GLIBCXX_USE_CXX11_ABI=1, as all of PyTorch's wheels are since 2.7"
     if torch:
-        yield Report(
+        yield RuleResult(
             f"needs {counted(len(torch), 'C++ symbol')} of LibTorch with the OLD std::string ABI, which a "
             f"host with the new one does not have: {listed(torch)}",
             fix,
             tuple(torch + std),
         )
     elif std:
-        yield Report(
+        yield RuleResult(
             f"compiled with the OLD std::string ABI: it uses {counted(len(std), 'symbol')} of it: "
             f"{listed(std)}",
             fix,
@@ -175,9 +175,9 @@ def old_string_abi(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI206", "torch-cxx-symbols", "warning")
-def torch_cxx_symbols(context: Context) -> Iterator[Report]:
-    """C++ symbols of LibTorch are needed, which no version promises to keep.
+@plugin_rule("AOTI206", "torch-cxx-symbols", "warning")
+def torch_cxx_symbols(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin needs C++ symbols of LibTorch, which are not stable across versions.
 
     ## Why it matters
     A plugin should call its host through C functions only. C++ functions of `torch`, `c10` and `at` change
@@ -194,18 +194,18 @@ def torch_cxx_symbols(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "undefined symbol: _ZN5torch12aot_inductor33tensor_handle_to_tensor_pointer..." one release later.
     """
-    found = [name for name in imports.names(context.plugin, "libtorch-c++") if not uses_old_string_abi(name)]
+    found = [name for name in imports.names(context.facts, "libtorch-c++") if not uses_old_string_abi(name)]
     if found:
-        yield Report(
-            f"needs {counted(len(found), 'C++ symbol')} of LibTorch, outside the C API and with no promise "
+        yield RuleResult(
+            f"needs {counted(len(found), 'C++ symbol')} of LibTorch, outside the C API and not stable "
             f"across versions: {listed(found)}",
             "compile in ABI-compatible mode, with custom kernels on aoti_torch_* or torch/csrc/stable only",
             tuple(found),
         )
 
 
-@rule("AOTI207", "unique-symbols", "info")
-def unique_symbols(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI207", "unique-symbols", "info")
+def unique_symbols(context: PluginContext) -> Iterator[RuleResult]:
     """Unique symbols keep the plugin mapped after `dlclose`.
 
     ## Why it matters
@@ -222,24 +222,24 @@ def unique_symbols(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Memory that grows by some hundred kilobytes with each load and unload of a model.
     """
-    unique = context.plugin.elf.exports.unique
+    unique = context.facts.elf.exports.unique
     if unique:
-        yield Report(
+        yield RuleResult(
             f"dlclose will not unload it: it has {counted(len(unique), 'unique symbol')}, "
             f"such as {listed(unique, 2)}",
-            "compile with -fno-gnu-unique, or load it with aoti_loader, which mends its copy",
+            "compile with -fno-gnu-unique, or load it with aoti_loader, which patches its private copy",
             unique,
         )
 
 
-@rule("AOTI208", "exported-internals", "info")
-def exported_internals(context: Context) -> Iterator[Report]:
-    """Inner parts of the plugin are visible to every library if it is opened with RTLD_GLOBAL.
+@plugin_rule("AOTI208", "exported-internals", "info")
+def exported_internals(context: PluginContext) -> Iterator[RuleResult]:
+    """Opened with RTLD_GLOBAL, the plugin's internal symbols are visible to every library.
 
     ## Why it matters
     Plugins are compiled with default visibility: each exports the same `torch::aot_inductor` functions, its
     kernels and its weights under names that others use too. Opened with RTLD_GLOBAL, a second plugin binds to
-    the first one's, and was seen to answer with the first one's inputs and constants.
+    the first one's, and has been seen to use the first one's inputs and constants.
 
     ## How it is checked
     Exports other than `AOTInductor*` are counted: those of `torch::aot_inductor` and the rest.
@@ -251,9 +251,9 @@ def exported_internals(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Two models in one process where one returns the other's results.
     """
-    exports = context.plugin.elf.exports
+    exports = context.facts.elf.exports
     if exports.container and exports.runtime + exports.others:
-        yield Report(
+        yield RuleResult(
             f"opened with RTLD_GLOBAL it would clash with other plugins: it exports {exports.runtime} of "
             f"torch::aot_inductor and {exports.others} more, such as {listed(exports.other_examples, 2)}"
             if exports.others

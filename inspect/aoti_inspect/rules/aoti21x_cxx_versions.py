@@ -1,4 +1,4 @@
-"""Rules of the second hundred: versions of the C++ runtime that a target lacks."""
+"""Rules AOTI210 and AOTI211: versions of the C++ runtime that a target lacks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.facts.releases import CXXABI_GCC, GLIBCXX_GCC
 from aoti_inspect.facts.version_needs import newer_than
 from aoti_inspect.rules.newer_versions import reports
-from aoti_inspect.rules.registry import rule
+from aoti_inspect.rules.registry import plugin_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.rules.registry import Context, Report
+    from aoti_inspect.rules.registry import PluginContext, RuleResult
 
 _FIX = "compile with an older GCC, or install a newer libstdc++.so.6 where it runs: it is backward compatible"
 
@@ -21,9 +21,9 @@ def _gcc(table: dict[str, str], number: str) -> str | None:
     return f"GCC {release}" if release else None
 
 
-@rule("AOTI210", "glibcxx-too-new", "error")
-def glibcxx_too_new(context: Context) -> Iterator[Report]:
-    """A `GLIBCXX_` version is needed that the target's libstdc++ does not have.
+@plugin_rule("AOTI210", "glibcxx-too-new", "error")
+def glibcxx_too_new(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin needs a `GLIBCXX_` version that the target's libstdc++ lacks.
 
     ## Why it matters
     The dynamic linker refuses the library at load, however seldom the symbol is used.
@@ -40,15 +40,15 @@ def glibcxx_too_new(context: Context) -> Iterator[Report]:
     """
     limit = context.target.glibcxx
     if limit is not None:
-        found = newer_than(context.plugin, "GLIBCXX_", limit)
+        found = newer_than(context.facts, "GLIBCXX_", limit)
         yield from reports(
             found, "libstdc++, GLIBCXX_", limit, lambda number: _gcc(GLIBCXX_GCC, number), _FIX
         )
 
 
-@rule("AOTI211", "cxxabi-too-new", "error")
-def cxxabi_too_new(context: Context) -> Iterator[Report]:
-    """A `CXXABI_` version is needed that the target's libstdc++ does not have.
+@plugin_rule("AOTI211", "cxxabi-too-new", "error")
+def cxxabi_too_new(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin needs a `CXXABI_` version that the target's libstdc++ lacks.
 
     ## Why it matters
     As for AOTI210: the library does not load. The language's own support (exceptions, RTTI, guards) is
@@ -65,5 +65,5 @@ def cxxabi_too_new(context: Context) -> Iterator[Report]:
     """
     limit = context.target.cxxabi
     if limit is not None:
-        found = newer_than(context.plugin, "CXXABI_", limit)
+        found = newer_than(context.facts, "CXXABI_", limit)
         yield from reports(found, "libstdc++, CXXABI_", limit, lambda number: _gcc(CXXABI_GCC, number), _FIX)

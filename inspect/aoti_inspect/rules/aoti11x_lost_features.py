@@ -1,8 +1,8 @@
-"""Rules of the first hundred: optional container functions that are missing, and what that costs.
+"""Rules AOTI111 to AOTI116: optional container functions that are missing, and what that costs.
 
 Each rule speaks for a group of features of `aoti_abi.features`, which the loader evaluates with the same
 function when it binds a plugin. Features that are mere additions cost nothing when they are missing, and
-have no rule. None of the rules speaks of a plugin that lacks a required function: nothing else matters then.
+have no rule. None of the rules reports on a plugin that lacks a required function: nothing else matters then.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from aoti_abi.features import FEATURES, evaluate
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import newest
 from aoti_inspect.facts import imports
-from aoti_inspect.rules.registry import Report, rule
+from aoti_inspect.rules.registry import RuleResult, plugin_rule
 from aoti_inspect.wording import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.findings import Severity
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PluginContext
 
 #: The features that each rule speaks for; "run" is AOTI102's.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -32,8 +32,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 
-def _lost(context: Context, code: str, severity: Severity | None = None) -> Iterator[Report]:
-    exports = frozenset(context.plugin.elf.exports.container)
+def _lost(context: PluginContext, code: str, severity: Severity | None = None) -> Iterator[RuleResult]:
+    exports = frozenset(context.facts.elf.exports.container)
     if not all(name in exports for name in REQUIRED):
         return
     wanted = GROUPS.get(code, ())
@@ -43,7 +43,7 @@ def _lost(context: Context, code: str, severity: Severity | None = None) -> Iter
     missing = sorted({name for state in states for name in state.missing})
     since = newest([state.since for state in states])
     lost = "; ".join(f"{state.feature.name} ({state.feature.instead})" for state in states)
-    yield Report(
+    yield RuleResult(
         f"does not export {listed(missing)}, so it lacks {lost}",
         f"compile it with PyTorch {since} or later",
         tuple(missing),
@@ -51,9 +51,9 @@ def _lost(context: Context, code: str, severity: Severity | None = None) -> Iter
     )
 
 
-@rule("AOTI111", "no-diagnostics", "info")
-def no_diagnostics(context: Context) -> Iterator[Report]:
-    """The plugin can't say what its arguments are called, or why a call failed.
+@plugin_rule("AOTI111", "no-diagnostics", "info")
+def no_diagnostics(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin cannot report the names of its arguments, or why a call failed.
 
     ## Why it matters
     Without `AOTInductorGetLastError` (PyTorch 2.13) the reason of an error is printed on standard error and
@@ -71,13 +71,13 @@ def no_diagnostics(context: Context) -> Iterator[Report]:
     return _lost(context, "AOTI111")
 
 
-@rule("AOTI112", "no-single-threaded-run", "info")
-def no_single_threaded_run(context: Context) -> Iterator[Report]:
-    """The plugin has no run without locks and events, which CUDA graph capture needs.
+@plugin_rule("AOTI112", "no-single-threaded-run", "info")
+def no_single_threaded_run(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin lacks the single-threaded run, which CUDA graph capture needs.
 
     ## Why it matters
     The ordinary run waits for and records events to share the container among threads. A stream that is
-    captured into a CUDA graph forbids that. A warning for plugins with GPU code, a remark for others.
+    captured into a CUDA graph forbids that. A warning for plugins with GPU code, information for others.
 
     ## How it is checked
     `AOTInductorModelContainerRunSingleThreaded` is looked up among the exports.
@@ -88,13 +88,13 @@ def no_single_threaded_run(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "operation not permitted when stream is capturing" during CUDA graph capture of a plugin.
     """
-    gpu = bool(context.plugin.gpu) or bool(imports.names(context.plugin, "cuda-driver"))
+    gpu = bool(context.facts.gpu) or bool(imports.names(context.facts, "cuda-driver"))
     return _lost(context, "AOTI112", "warning" if gpu else None)
 
 
-@rule("AOTI113", "no-constant-table", "info")
-def no_constant_table(context: Context) -> Iterator[Report]:
-    """The plugin can't list its constants, or not their sizes or types.
+@plugin_rule("AOTI113", "no-constant-table", "info")
+def no_constant_table(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin cannot list its constants, or cannot tell their sizes or types.
 
     ## Why it matters
     Names, FQNs and dtypes are what a weights file is checked against; sizes tell whether a blob is too short;
@@ -111,13 +111,13 @@ def no_constant_table(context: Context) -> Iterator[Report]:
     Weights bound to the wrong names, and blobs that are read past their end.
     """
     listing = FEATURES["list-constants"].symbols
-    exports = frozenset(context.plugin.elf.exports.container)
+    exports = frozenset(context.facts.elf.exports.container)
     return _lost(context, "AOTI113", None if all(name in exports for name in listing) else "warning")
 
 
-@rule("AOTI114", "no-weights-blob", "info")
-def no_weights_blob(context: Context) -> Iterator[Report]:
-    """The plugin can't take its weights from a separate blob.
+@plugin_rule("AOTI114", "no-weights-blob", "info")
+def no_weights_blob(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin cannot take its weights from a separate blob.
 
     ## Why it matters
     A host such as ExecuTorch hands a plugin all of its weights at once, as bytes. Without
@@ -134,18 +134,18 @@ def no_weights_blob(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Models that load without weights and die in their first run.
     """
-    external = context.plugin.weights.kind == "external"
+    external = context.facts.weights.kind == "external"
     return _lost(context, "AOTI114", "warning" if external else None)
 
 
-@rule("AOTI115", "no-constant-entries", "warning")
-def no_constant_entries(context: Context) -> Iterator[Report]:
-    """The plugin can't hand out its constants as a C array.
+@plugin_rule("AOTI115", "no-constant-entries", "warning")
+def no_constant_entries(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin cannot return its constants as a C array.
 
     ## Why it matters
-    Reading constants back is what weight sharing between methods, independent sessions over mutable buffers,
-    and the check that no constant is in host memory (for CUDA graphs) stand on. The older call needs one
-    C++ library on both sides (see AOTI120), so no host of this toolkit uses it.
+    Weight sharing between methods, independent sessions over mutable buffers, and the check that no constant
+    is in host memory (for CUDA graphs) depend on reading constants back. The older call needs one C++ library
+    on both sides (see AOTI120), so no host of this toolkit uses it.
 
     ## How it is checked
     The features `read-constants`, `weight-sharing`, `mutable-sessions` and `graph-safe-constants` are
@@ -160,13 +160,13 @@ def no_constant_entries(context: Context) -> Iterator[Report]:
     return _lost(context, "AOTI115")
 
 
-@rule("AOTI116", "no-constant-updates", "info")
-def no_constant_updates(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI116", "no-constant-updates", "info")
+def no_constant_updates(context: PluginContext) -> Iterator[RuleResult]:
     """Some ways to replace constants are missing.
 
     ## Why it matters
     Copying new values in, binding the caller's own memory, and filling a second set while the first serves
-    are separate functions that came with separate versions. What is missing is lost, the rest works.
+    are separate functions that came with separate versions. The others still work.
 
     ## How it is checked
     The features `update-constants`, `user-managed-constants`, `swap-constants` and `constant-folding` are

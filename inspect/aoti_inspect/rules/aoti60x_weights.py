@@ -1,23 +1,23 @@
-"""Rules of the sixth hundred: where a plugin's constants are."""
+"""Rules AOTI601 to AOTI604: where a plugin's constants are."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.rules.registry import Report, rule
+from aoti_inspect.rules.registry import RuleResult, plugin_rule
 from aoti_inspect.wording import sized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PluginContext
 
 
-@rule("AOTI601", "weights-external", "warning")
-def weights_external(context: Context) -> Iterator[Report]:
-    """The plugin has no weights in itself.
+@plugin_rule("AOTI601", "weights-external", "warning")
+def weights_external(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin contains no weights.
 
     ## Why it matters
-    It loads without them, and its first run reads through null pointers: the plugin does not check. Someone
+    It loads without them, and its first run reads through null pointers: the plugin does not check. The host
     has to bind the weights first, from a blob beside it or one by one.
 
     ## How it is checked
@@ -30,25 +30,25 @@ def weights_external(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Segmentation faults and illegal memory accesses in the first run of a model that "loaded fine".
     """
-    weights = context.plugin.weights
-    if context.entry is not None and context.entry.weights.kind != "none":
+    weights = context.facts.weights
+    if context.origin is not None and context.origin.weights.kind != "none":
         return  # They come with the artifact, or their absence is a finding about the artifact.
     if weights.kind == "external":
         amount = f"{sized(weights.required)} of weights" if weights.required else "weights"
-        yield Report(
-            f"needs {amount} from outside: running it before they are bound crashes",
+        yield RuleResult(
+            f"needs {amount} from outside: it crashes if it is run before they are bound",
             "ship its weights blob and bind it first, or compile with "
             "aot_inductor.package_constants_in_so=True",
         )
 
 
-@rule("AOTI602", "weights-appended", "warning")
-def weights_appended(context: Context) -> Iterator[Report]:
-    """Weights are appended to the file, behind what the ELF format knows of.
+@plugin_rule("AOTI602", "weights-appended", "warning")
+def weights_appended(context: PluginContext) -> Iterator[RuleResult]:
+    """Weights are appended to the file, outside of every ELF segment.
 
     ## Why it matters
     The plugin maps its own file to reach them. Tools that rewrite ELF files (strip, patchelf, objcopy) drop
-    or move what they don't know; the plugin then refuses to start, or reads something else.
+    or move what no header describes; the plugin then refuses to start, or reads something else.
 
     ## How it is checked
     The last segment ends before the file does, and the magic number that guards the weights is there.
@@ -60,17 +60,17 @@ def weights_appended(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Models of several gigabytes that break when a package is built from them.
     """
-    weights = context.plugin.weights
+    weights = context.facts.weights
     if weights.kind == "appended" and weights.magic_ok is not False:
-        yield Report(
+        yield RuleResult(
             f"{sized(weights.size)} of weights are appended at offset {weights.offset}: strip, patchelf and "
             "objcopy would drop or move them",
             "do not rewrite this file; package_constants_on_disk_format=binary_blob keeps weights apart",
         )
 
 
-@rule("AOTI603", "weights-damaged", "error")
-def weights_damaged(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI603", "weights-damaged", "error")
+def weights_damaged(context: PluginContext) -> Iterator[RuleResult]:
     """The appended weights do not carry the magic number that the plugin expects.
 
     ## Why it matters
@@ -86,18 +86,18 @@ def weights_damaged(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "Mismatched magic number" far from the step that damaged the file.
     """
-    weights = context.plugin.weights
+    weights = context.facts.weights
     if weights.magic_ok is False:
         expected = f" {weights.magic:#x}" if weights.magic is not None else ""
-        yield Report(
+        yield RuleResult(
             f"the magic number{expected} of its appended weights is not at the end of the file: they were "
             "cut off, moved or overwritten",
             "copy the file again from where it was compiled; do not strip or patch it",
         )
 
 
-@rule("AOTI604", "weights-mutable", "info")
-def weights_mutable(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI604", "weights-mutable", "info")
+def weights_mutable(context: PluginContext) -> Iterator[RuleResult]:
     """A run changes some of the plugin's constants.
 
     ## Why it matters
@@ -115,9 +115,9 @@ def weights_mutable(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Results of one request that leak into the next.
     """
-    weights = context.plugin.weights
+    weights = context.facts.weights
     if weights.mutable and weights.kind in ("embedded", "appended"):
-        yield Report(
+        yield RuleResult(
             "its constants are in writable memory: a run changes some of them, and all runs of a "
             "container share them",
             "use one session for each independent sequence",

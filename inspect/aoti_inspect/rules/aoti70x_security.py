@@ -1,15 +1,15 @@
-"""Rules of the seventh hundred: memory protection, search paths, and names that deceive."""
+"""Rules AOTI701 to AOTI706: memory protection, search paths, and misleading names."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.rules.registry import Report, rule
+from aoti_inspect.rules.registry import RuleResult, plugin_rule
 from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PluginContext
 
 #: Folders that anyone may write to.
 _SHARED = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - looked for, not used
@@ -19,9 +19,9 @@ _TOKENS = ("$ORIGIN", "${ORIGIN}")
 _SYSTEM = ("/usr/", "/lib/", "/lib64/", "/opt/")
 
 
-def _search_paths(context: Context) -> list[tuple[str, str]]:
+def _search_paths(context: PluginContext) -> list[tuple[str, str]]:
     """Return ``(tag, entry)`` for each search path in effect: DT_RPATH counts only without DT_RUNPATH."""
-    elf = context.plugin.elf
+    elf = context.facts.elf
     if elf.runpath:
         return [("RUNPATH", entry) for entry in elf.runpath]
     return [("RPATH", entry) for entry in elf.rpath]
@@ -31,9 +31,9 @@ def _below(path: str, folders: tuple[str, ...]) -> bool:
     return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 
-@rule("AOTI701", "text-relocations", "warning")
-def text_relocations(context: Context) -> Iterator[Report]:
-    """Code is modified while the file is loaded.
+@plugin_rule("AOTI701", "text-relocations", "warning")
+def text_relocations(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin has text relocations: its code is modified while it is loaded.
 
     ## Why it matters
     The dynamic linker must make the code writable for that; hardened systems forbid it. The modified pages
@@ -48,16 +48,16 @@ def text_relocations(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "cannot restore segment prot after reloc: Permission denied".
     """
-    if context.plugin.elf.text_relocations:
-        yield Report(
-            "has relocations in its code (TEXTREL)",
+    if context.facts.elf.text_relocations:
+        yield RuleResult(
+            "has text relocations (DT_TEXTREL)",
             "compile every object with -fPIC, and link with -Wl,-z,text",
         )
 
 
-@rule("AOTI702", "writable-code", "warning")
-def writable_code(context: Context) -> Iterator[Report]:
-    """A segment is writable and executable at once.
+@plugin_rule("AOTI702", "writable-code", "warning")
+def writable_code(context: PluginContext) -> Iterator[RuleResult]:
+    """A segment is both writable and executable.
 
     ## Why it matters
     Whoever can write to it can run what was written. Hardened systems refuse to map it.
@@ -71,22 +71,22 @@ def writable_code(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "failed to map segment from shared object" under SELinux, and findings of security scanners.
     """
-    found = [s for s in context.plugin.elf.segments if s.type == "LOAD" and "W" in s.flags and "E" in s.flags]
+    found = [s for s in context.facts.elf.segments if s.type == "LOAD" and "W" in s.flags and "E" in s.flags]
     if found:
-        yield Report(
-            f"{counted(len(found), 'segment')} writable and executable at once, at "
+        yield RuleResult(
+            f"{counted(len(found), 'segment')} both writable and executable, at "
             f"{listed([f'{segment.address:#x}' for segment in found])}",
             "link without -Wl,--omagic, and without a linker script that merges code and data",
         )
 
 
-@rule("AOTI703", "insecure-search-path", "error")
-def insecure_search_path(context: Context) -> Iterator[Report]:
-    """Libraries are searched for in a place that others may write to.
+@plugin_rule("AOTI703", "insecure-search-path", "error")
+def insecure_search_path(context: PluginContext) -> Iterator[RuleResult]:
+    """The library search path has a directory that other users can write to.
 
     ## Why it matters
-    Whoever puts a library of the right name there has it loaded into the process. An empty or relative entry
-    means the folder in which the process happens to be started.
+    A library with the right name that somebody puts there is loaded into the process. An empty or relative
+    entry means the current directory of the process.
 
     ## How it is checked
     Each entry of DT_RUNPATH (of DT_RPATH, without it) that is empty, relative without `$ORIGIN`, or below
@@ -100,26 +100,26 @@ def insecure_search_path(context: Context) -> Iterator[Report]:
     """
     for tag, entry in _search_paths(context):
         if not entry:
-            why = f"an empty entry in {tag} means the current folder of the process"
+            why = f"an empty entry in {tag} means the current directory of the process"
         elif _below(entry, _SHARED):
-            why = f"{tag} names {entry}, which anyone may write to"
+            why = f"{tag} names {entry}, which any user can write to"
         elif not entry.startswith(("/", *_TOKENS)):
-            why = f"{tag} names {entry}, relative to the current folder of the process"
+            why = f"{tag} names {entry}, relative to the current directory of the process"
         else:
             continue
-        yield Report(
-            f"searches for libraries where others may put them: {why}",
-            "remove the entry, or use $ORIGIN/... for a folder beside the plugin",
+        yield RuleResult(
+            f"searches for libraries in an insecure directory: {why}",
+            "remove the entry, or use $ORIGIN/... for a directory beside the plugin",
             (entry,),
         )
 
 
-@rule("AOTI704", "absolute-search-path", "warning")
-def absolute_search_path(context: Context) -> Iterator[Report]:
-    """Libraries are searched for in a folder of the build machine.
+@plugin_rule("AOTI704", "absolute-search-path", "warning")
+def absolute_search_path(context: PluginContext) -> Iterator[RuleResult]:
+    """The library search path names a directory of the build machine.
 
     ## Why it matters
-    The folder is absent elsewhere, or holds other libraries. The plugin works on the build machine only.
+    That directory is absent elsewhere, or has other libraries. The plugin works on the build machine only.
 
     ## How it is checked
     Each entry of DT_RUNPATH (of DT_RPATH, without it) that is absolute and not below `/usr`, `/lib`, `/lib64`
@@ -138,25 +138,25 @@ def absolute_search_path(context: Context) -> Iterator[Report]:
         if entry.startswith("/") and not _below(entry, _SYSTEM) and not _below(entry, _SHARED)
     ]
     if found:
-        yield Report(
-            f"{found[0][0]} names {counted(len(found), 'folder')} of the build machine: "
+        yield RuleResult(
+            f"{found[0][0]} names {counted(len(found), 'directory', 'directories')} of the build machine: "
             f"{listed([entry for _, entry in found])}",
             "use $ORIGIN/..., or no search path",
             tuple(entry for _, entry in found),
         )
 
 
-@rule("AOTI705", "unprintable-names", "warning")
-def unprintable_names(context: Context) -> Iterator[Report]:
-    """Names in the file hold control characters or bytes that are no text.
+@plugin_rule("AOTI705", "unprintable-names", "warning")
+def unprintable_names(context: PluginContext) -> Iterator[RuleResult]:
+    """Names in the file contain control characters or bytes that are not UTF-8.
 
     ## Why it matters
-    No compiler writes such names. Printed raw, as readelf and nm do, they move the cursor, change colours or
-    hide lines: a file can make its own report lie. They are escaped in every report here.
+    No compiler writes such names. Printed raw, as by readelf and nm, they move the cursor, change colours or
+    hide lines, so that a file can forge its own report. They are escaped in every report here.
 
     ## How it is checked
     The names of the file itself, of needed libraries, search paths, versions, and of imported and exported
-    symbols are searched for characters that can't be printed, and for bytes that are not UTF-8.
+    symbols are searched for characters that do not print, and for bytes that are not UTF-8.
 
     ## How to fix it
     Find out where the file comes from before you load it.
@@ -164,7 +164,7 @@ def unprintable_names(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Audits that were read on a terminal and said what the file wanted them to say.
     """
-    elf = context.plugin.elf
+    elf = context.facts.elf
     exports = elf.exports
     names = {
         elf.soname or "",
@@ -183,17 +183,17 @@ def unprintable_names(context: Context) -> Iterator[Report]:
     }
     found = sorted(name for name in names if not name.isprintable())
     if found:
-        yield Report(
-            f"{counted(len(found), 'name')} with control characters or bytes that are no text: "
+        yield RuleResult(
+            f"{counted(len(found), 'name')} with control characters or bytes that are not UTF-8: "
             f"{listed(found)}",
             "find out where the file comes from before you load it",
             tuple(found),
         )
 
 
-@rule("AOTI706", "needed-by-path", "warning")
-def needed_by_path(context: Context) -> Iterator[Report]:
-    """A library is needed by its path, not by its name.
+@plugin_rule("AOTI706", "needed-by-path", "warning")
+def needed_by_path(context: PluginContext) -> Iterator[RuleResult]:
+    """DT_NEEDED names a library by its path, not by its SONAME.
 
     ## Why it matters
     The dynamic linker opens exactly that path and searches nowhere else. It is the build machine's; relative
@@ -206,11 +206,11 @@ def needed_by_path(context: Context) -> Iterator[Report]:
     Give the library a SONAME (`-Wl,-soname,...`) and link it with `-L... -l...`.
 
     ## Reports it prevents
-    A plugin that can't find a library which is installed and on the search path.
+    A plugin that cannot find a library which is installed and on the search path.
     """
-    found = [entry for entry in context.plugin.elf.needed if "/" in entry]
+    found = [entry for entry in context.facts.elf.needed if "/" in entry]
     if found:
-        yield Report(
+        yield RuleResult(
             f"needs {counted(len(found), 'library', 'libraries')} by path: {listed(found)}",
             "give the library a SONAME, and link it with -L and -l",
             tuple(found),

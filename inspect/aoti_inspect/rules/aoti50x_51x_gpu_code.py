@@ -1,4 +1,4 @@
-"""Rules of the fifth hundred: GPU code and the CUDA libraries."""
+"""Rules AOTI501 to AOTI510: GPU code and the CUDA libraries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aoti_inspect.facts import imports
 from aoti_inspect.facts.predicates import cubin_runs_on
 from aoti_inspect.facts.releases import PTX_CUDA
 from aoti_inspect.facts.version_needs import number_of
-from aoti_inspect.rules.registry import Report, Unchecked, rule
+from aoti_inspect.rules.registry import RuleResult, Unchecked, plugin_rule
 from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from aoti_inspect.facts.records import PluginFacts
     from aoti_inspect.facts.symbol_families import Family
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PluginContext
 
 #: The libraries that CUDA's functions come from, by family.
 _CUDA_LIBRARIES: tuple[tuple[Family, str], ...] = (
@@ -30,15 +30,15 @@ def _labels(architectures: set[int], prefix: str) -> list[str]:
 
 
 def _code(plugin: PluginFacts) -> tuple[set[int], set[int]]:
-    """Return the architectures of cubins and of PTX, those that can't be told left out."""
+    """Return the architectures of cubins and of PTX, unknown ones left out."""
     cubins = {image.architecture for image in plugin.gpu if image.kind == "cubin" and image.architecture}
     ptx = {image.architecture for image in plugin.gpu if image.kind == "ptx" and image.architecture}
     return cubins, ptx
 
 
-@rule("AOTI501", "no-code-for-gpu", "error")
-def no_code_for_gpu(context: Context) -> Iterator[Report | Unchecked]:
-    """There is no GPU code that the target's GPU runs.
+@plugin_rule("AOTI501", "no-code-for-gpu", "error")
+def no_code_for_gpu(context: PluginContext) -> Iterator[RuleResult | Unchecked]:
+    """The plugin has no GPU code that the target's GPU can run.
 
     ## Why it matters
     Machine code runs on GPUs of its own major version only, and not on older ones of that version. PTX is
@@ -46,8 +46,8 @@ def no_code_for_gpu(context: Context) -> Iterator[Report | Unchecked]:
 
     ## How it is checked
     The architectures of the cubins and of the PTX in the file are compared with `--target sm=90`. Code for
-    the special architectures `sm_90a` and the like, which run on exactly one GPU, can't be told from the
-    rest.
+    the special architectures `sm_90a` and the like, which run on exactly one GPU, cannot be distinguished
+    from the rest.
 
     ## How to fix it
     Compile on a GPU of the target's kind, or with `aot_inductor.emit_multi_arch_kernel=True`, which adds PTX.
@@ -55,29 +55,27 @@ def no_code_for_gpu(context: Context) -> Iterator[Report | Unchecked]:
     ## Reports it prevents
     "no kernel image is available for execution on the device" on another GPU than the one that compiled it.
     """
-    sm, plugin = context.target.sm, context.plugin
+    sm, plugin = context.target.sm, context.facts
     if sm is None or not plugin.gpu:
         return
     cubins, ptx = _code(plugin)
     if any(cubin_runs_on(cubin, sm) for cubin in cubins) or any(level <= sm for level in ptx):
         return
     if not cubins and not ptx:
-        yield Unchecked(
-            f"the architecture of its {counted(len(plugin.gpu), 'piece')} of GPU code can't be told"
-        )
+        yield Unchecked(f"the architecture of its {counted(len(plugin.gpu), 'piece')} of GPU code is unknown")
         return
     has = listed(_labels(cubins, "sm_") + _labels(ptx, "compute_"), 8)
     hint = "no PTX" if not ptx else "its PTX is for later GPUs"
-    yield Report(
+    yield RuleResult(
         f"has GPU code for {has} only, and {hint}; the target is sm_{sm}",
         "compile it on such a GPU, or with aot_inductor.emit_multi_arch_kernel=True, which adds PTX",
         tuple(_labels(cubins, "sm_") + _labels(ptx, "compute_")),
     )
 
 
-@rule("AOTI502", "gpu-code-from-ptx", "warning")
-def gpu_code_from_ptx(context: Context) -> Iterator[Report]:
-    """The target's GPU runs the plugin only through PTX.
+@plugin_rule("AOTI502", "gpu-code-from-ptx", "warning")
+def gpu_code_from_ptx(context: PluginContext) -> Iterator[RuleResult]:
+    """The target's GPU can run the plugin only through PTX.
 
     ## Why it matters
     The driver compiles the PTX when the plugin is first loaded, which takes seconds, and caches the result
@@ -95,10 +93,10 @@ def gpu_code_from_ptx(context: Context) -> Iterator[Report]:
     sm = context.target.sm
     if sm is None:
         return
-    cubins, ptx = _code(context.plugin)
+    cubins, ptx = _code(context.facts)
     usable = [level for level in ptx if level <= sm]
     if usable and not any(cubin_runs_on(cubin, sm) for cubin in cubins):
-        yield Report(
+        yield RuleResult(
             f"runs on sm_{sm} only through its PTX for compute_{max(usable)}, which the driver compiles "
             "at first load",
             f"compile it on a GPU of sm_{sm}",
@@ -106,8 +104,8 @@ def gpu_code_from_ptx(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI503", "gpu-architectures", "info")
-def gpu_architectures(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI503", "gpu-architectures", "info")
+def gpu_architectures(context: PluginContext) -> Iterator[RuleResult]:
     """Which GPUs the plugin has code for.
 
     ## Why it matters
@@ -123,27 +121,27 @@ def gpu_architectures(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Artifacts that turn out to be for one GPU only after they were deployed.
     """
-    cubins, ptx = _code(context.plugin)
+    cubins, ptx = _code(context.facts)
     if not cubins and not ptx:
         return
     parts = []
     if cubins:
-        count = sum(image.kind == "cubin" for image in context.plugin.gpu)
+        count = sum(image.kind == "cubin" for image in context.facts.gpu)
         parts.append(f"{counted(count, 'cubin')} for {listed(_labels(cubins, 'sm_'), 8)}")
     if ptx:
         parts.append(f"PTX from compute_{min(ptx)} on, so it runs on that and every later GPU")
     else:
         ranges = [f"{sm // 10}.{sm % 10} and later {sm // 10}.x" for sm in sorted(cubins)]
         parts.append(f"no PTX, so it runs on GPUs of compute capability {listed(ranges)} only")
-    yield Report(
+    yield RuleResult(
         f"has {' and '.join(parts)}",
         None if ptx else "aot_inductor.emit_multi_arch_kernel=True adds PTX for later GPUs",
         tuple(_labels(cubins, "sm_") + _labels(ptx, "compute_")),
     )
 
 
-@rule("AOTI504", "ptx-version", "info")
-def ptx_version(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI504", "ptx-version", "info")
+def ptx_version(context: PluginContext) -> Iterator[RuleResult]:
     """Which driver the PTX in the plugin needs.
 
     ## Why it matters
@@ -161,19 +159,19 @@ def ptx_version(context: Context) -> Iterator[Report]:
     """
     versions = {
         image.ptx_version
-        for image in context.plugin.gpu
+        for image in context.facts.gpu
         if image.ptx_version and number_of(f"PTX_{image.ptx_version}", "PTX_")
     }
     if versions:
         top = max(versions, key=parse_version)
         known = PTX_CUDA.get(top)
         needs = f"CUDA {known[0]}, driver {known[1]} or later" if known else "a driver newer than this table"
-        yield Report(f"its PTX has version {top}: needs {needs}", None, tuple(sorted(versions)))
+        yield RuleResult(f"its PTX has version {top}: needs {needs}", None, tuple(sorted(versions)))
 
 
-@rule("AOTI505", "external-cubins", "warning")
-def external_cubins(context: Context) -> Iterator[Report]:
-    """GPU code is read from separate files.
+@plugin_rule("AOTI505", "external-cubins", "warning")
+def external_cubins(context: PluginContext) -> Iterator[RuleResult]:
+    """GPU code is loaded from separate files.
 
     ## Why it matters
     The plugin opens its kernels by path, in the directory that is handed to it when the container is created,
@@ -191,23 +189,23 @@ def external_cubins(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "CUDA driver error: file not found" on every machine but the one that compiled the model.
     """
-    plugin, entry = context.plugin, context.entry
+    plugin, origin = context.facts, context.origin
     if plugin.gpu or "cuModuleLoad" not in imports.names(plugin, "cuda-driver"):
         return
     paths = plugin.cubin_paths
-    if paths and entry is not None and entry.beside is not None:
-        beside = entry.beside
+    if paths and origin is not None and origin.beside is not None:
+        beside = origin.beside
         missing = tuple(path for path in paths if path.rpartition("/")[2] not in beside)
         if missing:
-            yield Report(
-                f"opens GPU code that is not in its package: {listed(missing)}",
+            yield RuleResult(
+                f"loads GPU code that is not in its package: {listed(missing)}",
                 "make the package again; it lost its *.cubin files",
                 missing,
                 "error",
             )
     else:
-        yield Report(
-            "opens its GPU code by path (cuModuleLoad), and has none in itself"
+        yield RuleResult(
+            "loads its GPU code by path (cuModuleLoad), and embeds none"
             + (f": {listed(paths)}" if paths else ""),
             "ship the *.cubin files and pass their directory, or compile with "
             "aot_inductor.embed_kernel_binary=True",
@@ -215,14 +213,14 @@ def external_cubins(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI510", "cuda-library-not-needed", "warning")
-def cuda_library_not_needed(context: Context) -> Iterator[Report]:
-    """CUDA functions are used without naming their library in DT_NEEDED.
+@plugin_rule("AOTI510", "cuda-library-not-needed", "warning")
+def cuda_library_not_needed(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin uses CUDA functions without naming their library in DT_NEEDED.
 
     ## Why it matters
     Without LibTorch the plugin is linked with the driver's library only; `cudaMalloc` and the rest of the
     CUDA runtime are left to the host, which must have that library in the global scope. LibTorch's CUDA build
-    brings it along; then the finding is a remark.
+    loads it; then the finding is information.
 
     ## How it is checked
     Undefined `cuda*` functions without `libcudart` in DT_NEEDED, and undefined `cu*` functions without
@@ -234,14 +232,14 @@ def cuda_library_not_needed(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "undefined symbol: cudaMalloc" in a process that never loaded the CUDA runtime.
     """
-    plugin = context.plugin
+    plugin = context.facts
     brought = bool(imports.needs_library(plugin, "libtorch_cuda.so", "libc10_cuda.so"))
     for kind, library in _CUDA_LIBRARIES:
         used = imports.names(plugin, kind)
         if used and not imports.needs_library(plugin, library):
-            yield Report(
+            yield RuleResult(
                 f"uses {counted(len(used), 'function')} of {library}, which DT_NEEDED does not name"
-                f"{', though LibTorch brings it along' if brought else ''}: {listed(used)}",
+                f"{', though LibTorch loads it' if brought else ''}: {listed(used)}",
                 f"link with -l{library[3:-3]}, or open {library} with RTLD_GLOBAL first",
                 tuple(used),
                 "info" if brought else None,

@@ -1,19 +1,19 @@
-"""Rules of the sixth hundred about packages: whether there is a plugin in it at all."""
+"""Rules AOTI610 to AOTI622: whether there is a plugin in a package, and how the package is laid out."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.rules.package_scope import of_package
-from aoti_inspect.rules.registry import rule
+from aoti_inspect.rules.registry import package_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.rules.registry import Context, Report
+    from aoti_inspect.rules.registry import PackageContext, RuleResult
 
 
-@rule("AOTI610", "no-aoti-model", "error")
-def no_aoti_model(context: Context) -> Iterator[Report]:
+@package_rule("AOTI610", "no-aoti-model", "error")
+def no_aoti_model(context: PackageContext) -> Iterator[RuleResult]:
     """The PT2 archive holds no model that AOTInductor compiled.
 
     ## Why it matters
@@ -28,16 +28,16 @@ def no_aoti_model(context: Context) -> Iterator[Report]:
     Compile the exported program: `torch._inductor.aoti_compile_and_package(torch.export.load(path))`.
 
     ## Reports it prevents
-    Loaders that fail with "No such file" or "outdated pt2 file" on a file that is fine, but something
-    else.
+    Loaders that fail with "No such file" or "outdated pt2 file" on a file that is intact, but of another
+    kind.
     """
     yield from of_package(
         context, "no-aoti-model", "compile it with torch._inductor.aoti_compile_and_package"
     )
 
 
-@rule("AOTI611", "no-library", "error")
-def no_library(context: Context) -> Iterator[Report]:
+@package_rule("AOTI611", "no-library", "error")
+def no_library(context: PackageContext) -> Iterator[RuleResult]:
     """A model of the package has no compiled library.
 
     ## Why it matters
@@ -56,13 +56,13 @@ def no_library(context: Context) -> Iterator[Report]:
     yield from of_package(context, "no-library", "export the package again; it was packed incompletely")
 
 
-@rule("AOTI612", "compile-only", "error")
-def compile_only(context: Context) -> Iterator[Report]:
+@package_rule("AOTI612", "compile-only", "error")
+def compile_only(context: PackageContext) -> Iterator[RuleResult]:
     """The package holds C++ source to build, not a library.
 
     ## Why it matters
-    It was exported with `aot_inductor.package_cpp_only=True`, for builds of one's own. It can't be loaded
-    as it is.
+    It was exported with `aot_inductor.package_cpp_only=True`, to be built separately. It cannot be loaded as
+    it is.
 
     ## How it is checked
     There is no `.so`, but a `CMakeLists.txt` or compile flags.
@@ -80,8 +80,8 @@ def compile_only(context: Context) -> Iterator[Report]:
     )
 
 
-@rule("AOTI613", "empty-library", "error")
-def empty_library(context: Context) -> Iterator[Report]:
+@package_rule("AOTI613", "empty-library", "error")
+def empty_library(context: PackageContext) -> Iterator[RuleResult]:
     """The library of a model has no bytes.
 
     ## Why it matters
@@ -100,8 +100,8 @@ def empty_library(context: Context) -> Iterator[Report]:
     yield from of_package(context, "empty-library", "export the package again")
 
 
-@rule("AOTI614", "several-libraries", "warning")
-def several_libraries(context: Context) -> Iterator[Report]:
+@package_rule("AOTI614", "several-libraries", "warning")
+def several_libraries(context: PackageContext) -> Iterator[RuleResult]:
     """A model has several libraries, so that which one is loaded depends on the reader.
 
     ## Why it matters
@@ -120,8 +120,8 @@ def several_libraries(context: Context) -> Iterator[Report]:
     yield from of_package(context, "several-libraries", "pack each model under a name of its own")
 
 
-@rule("AOTI615", "missing-metadata", "error")
-def missing_metadata(context: Context) -> Iterator[Report]:
+@package_rule("AOTI615", "missing-metadata", "error")
+def missing_metadata(context: PackageContext) -> Iterator[RuleResult]:
     """A model has no metadata, so that PyTorch refuses to load it.
 
     ## Why it matters
@@ -143,9 +143,9 @@ def missing_metadata(context: Context) -> Iterator[Report]:
     )
 
 
-@rule("AOTI616", "no-plugin", "error")
-def no_plugin(context: Context) -> Iterator[Report]:
-    """The artifact holds no AOTInductor plugin.
+@package_rule("AOTI616", "no-plugin", "error")
+def no_plugin(context: PackageContext) -> Iterator[RuleResult]:
+    """The artifact contains no AOTInductor plugin.
 
     ## Why it matters
     There is nothing to inspect or load: a program that other backends run, or a folder or archive with
@@ -164,13 +164,12 @@ def no_plugin(context: Context) -> Iterator[Report]:
     yield from of_package(context, "no-plugin", "pass an artifact that was lowered with AOTInductor")
 
 
-@rule("AOTI617", "unreadable-member", "error")
-def unreadable_member(context: Context) -> Iterator[Report]:
-    """A member of the artifact can't be read.
+@package_rule("AOTI617", "unreadable-member", "error")
+def unreadable_member(context: PackageContext) -> Iterator[RuleResult]:
+    """A member of the artifact cannot be read.
 
     ## Why it matters
-    It is damaged, encrypted or compressed in a way that is not known; whatever it holds was not
-    inspected.
+    It is damaged, encrypted, or compressed by an unsupported method. Its content was not inspected.
 
     ## How it is checked
     The archive's directory against the member's own header, its size after inflating, and its checksum.
@@ -184,17 +183,17 @@ def unreadable_member(context: Context) -> Iterator[Report]:
     yield from of_package(context, "unreadable-member", "pack the artifact again")
 
 
-@rule("AOTI618", "not-elf", "error")
-def not_elf(context: Context) -> Iterator[Report]:
-    """A member or file that is called a library is none.
+@package_rule("AOTI618", "not-elf", "error")
+def not_elf(context: PackageContext) -> Iterator[RuleResult]:
+    """A file with a library's name is not a library.
 
     ## Why it matters
     It cannot be loaded. An empty file, a Git LFS pointer or half a file stands where a library should be: the
     artifact was packed from a checkout or a build that was not complete.
 
     ## How it is checked
-    The first bytes of each member called `*.so` or `*.so.N`: what is not a whole ELF header is named for what
-    it is.
+    The first bytes of each member called `*.so` or `*.so.N`: a file without a complete ELF header is
+    described by what it is instead.
 
     ## How to fix it
     Fetch or build the library (`git lfs pull` for a pointer), and pack the artifact again.
@@ -209,13 +208,13 @@ def not_elf(context: Context) -> Iterator[Report]:
     )
 
 
-@rule("AOTI620", "duplicate-member", "error")
-def duplicate_member(context: Context) -> Iterator[Report]:
-    """The archive has two members with one name.
+@package_rule("AOTI620", "duplicate-member", "error")
+def duplicate_member(context: PackageContext) -> Iterator[RuleResult]:
+    """The archive has two members with the same name.
 
     ## Why it matters
-    Readers differ in which they take, so what was inspected may not be what gets loaded. PyTorch extracts
-    both, one over the other.
+    Readers differ in which of them they use, so what was inspected may not be what gets loaded. PyTorch
+    extracts both, one over the other.
 
     ## How it is checked
     The names in the archive's directory.
@@ -229,9 +228,9 @@ def duplicate_member(context: Context) -> Iterator[Report]:
     yield from of_package(context, "duplicate-member", "pack the archive again, each name once")
 
 
-@rule("AOTI621", "stray-data", "warning")
-def stray_data(context: Context) -> Iterator[Report]:
-    """There are bytes before or after what the file says it holds.
+@package_rule("AOTI621", "stray-data", "warning")
+def stray_data(context: PackageContext) -> Iterator[RuleResult]:
+    """The file has bytes before or after its declared content.
 
     ## Why it matters
     A download that was joined, a signature that was appended, or an attempt to be two kinds of file at
@@ -250,13 +249,13 @@ def stray_data(context: Context) -> Iterator[Report]:
     yield from of_package(context, "leading-data", "copy the file again, or write it without what was added")
 
 
-@rule("AOTI622", "archive-layout", "warning")
-def archive_layout(context: Context) -> Iterator[Report]:
+@package_rule("AOTI622", "archive-layout", "warning")
+def archive_layout(context: PackageContext) -> Iterator[RuleResult]:
     """The package is laid out in a way that PyTorch's own loader does not accept.
 
     ## Why it matters
-    PyTorch expects every member in one common folder, with `archive_format` "pt2" and `archive_version` 0
-    in it. It was read here all the same.
+    PyTorch expects every member in one common folder, with `archive_format` "pt2" and `archive_version` 0 in
+    it. The inspector reads it anyway.
 
     ## How it is checked
     The members' first folder, and the three small files that describe the archive.

@@ -1,11 +1,11 @@
-"""Rules of the sixth hundred about the weights that come with a plugin."""
+"""Rules AOTI630 to AOTI637: the weights that come with a plugin."""
 
 from __future__ import annotations
 
 from aoti_abi.errors import AotiError
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.rules.package_scope import of_package
-from aoti_inspect.rules.registry import Report, rule
+from aoti_inspect.rules.registry import RuleResult, package_rule, plugin_rule
 from aoti_inspect.wording import sized
 
 if TYPE_CHECKING:
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from aoti_inspect.artifacts.artifact import Model
     from aoti_inspect.artifacts.external_weights import WeightTensor
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PackageContext, PluginContext
 
 
-@rule("AOTI630", "missing-weight-keys", "error")
-def missing_weight_keys(context: Context) -> Iterator[Report]:
-    """Weights are named, but not there.
+@package_rule("AOTI630", "missing-weight-keys", "error")
+def missing_weight_keys(context: PackageContext) -> Iterator[RuleResult]:
+    """Weights are listed, but missing.
 
     ## Why it matters
     The plugin needs every one of its constants before the first run; with one missing it reads through a
@@ -39,9 +39,9 @@ def missing_weight_keys(context: Context) -> Iterator[Report]:
     )
 
 
-@rule("AOTI631", "weights-name", "warning")
-def weights_name(context: Context) -> Iterator[Report]:
-    """The blob with the weights is not called what the library's would be.
+@package_rule("AOTI631", "weights-name", "warning")
+def weights_name(context: PackageContext) -> Iterator[RuleResult]:
+    """The weights blob does not have the name that belongs to the library.
 
     ## Why it matters
     It may belong to another build: the blob has no header, so a wrong one gives wrong numbers, not an
@@ -62,9 +62,9 @@ def weights_name(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI632", "weight-size", "error")
-def weight_size(context: Context) -> Iterator[Report]:
-    """A weight has another size than the program says.
+@package_rule("AOTI632", "weight-size", "error")
+def weight_size(context: PackageContext) -> Iterator[RuleResult]:
+    """A weight's size differs from its size in the program.
 
     ## Why it matters
     The plugin reads as many bytes as it was compiled for.
@@ -81,12 +81,12 @@ def weight_size(context: Context) -> Iterator[Report]:
     yield from of_package(context, "weight-size", "export the program and its data together")
 
 
-@rule("AOTI633", "missing-weights", "error")
-def missing_weights(context: Context) -> Iterator[Report]:
-    """The weights that the plugin needs are named, but not there.
+@plugin_rule("AOTI633", "missing-weights", "error")
+def missing_weights(context: PluginContext) -> Iterator[RuleResult]:
+    """The weights that the plugin needs are missing.
 
     ## Why it matters
-    Older runtimes load it all the same and crash in the first run; ExecuTorch 1.5 refuses.
+    Older runtimes load it anyway and crash in the first run; ExecuTorch 1.5 refuses.
 
     ## How it is checked
     The payload's weights key is in no named data, and the plugin was compiled with external constants. A
@@ -99,21 +99,21 @@ def missing_weights(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Illegal memory accesses in the first run of a model whose second file was left behind.
     """
-    entry = context.entry
-    if entry is None or entry.weights.kind != "missing":
+    origin = context.origin
+    if origin is None or origin.weights.kind != "missing":
         return
-    weights = context.plugin.weights
+    weights = context.facts.weights
     if weights.required != 0:
         amount = f" ({sized(weights.required)})" if weights.required else ""
-        yield Report(
-            f"its weights{amount} should be in {entry.weights.origin!r}, which is not there",
+        yield RuleResult(
+            f"its weights{amount} should be in {origin.weights.origin!r}, which is missing",
             "put the .ptd or the blob that was written with it beside it",
-            (entry.weights.origin,),
+            (origin.weights.origin,),
         )
 
 
-@rule("AOTI634", "blob-size", "error")
-def blob_size(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI634", "blob-size", "error")
+def blob_size(context: PluginContext) -> Iterator[RuleResult]:
     """The blob with the weights has another size than the plugin needs.
 
     ## Why it matters
@@ -129,31 +129,31 @@ def blob_size(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Crashes or wrong numbers after one of two files was exchanged.
     """
-    entry = context.entry
-    if entry is None or entry.weights.kind != "blob":
+    origin = context.origin
+    if origin is None or origin.weights.kind != "blob":
         return
-    size, required = entry.weights.size, context.plugin.weights.required
+    size, required = origin.weights.size, context.facts.weights.required
     if not required or size == required:
         return
     if size < required:
-        yield Report(
-            f"its weights need {sized(required)} and {entry.weights.origin!r} has {sized(size)}: binding it "
+        yield RuleResult(
+            f"its weights need {sized(required)} and {origin.weights.origin!r} has {sized(size)}: binding it "
             "reads past the end",
             "use the blob that was written with this plugin",
-            (entry.weights.origin,),
+            (origin.weights.origin,),
         )
     else:
-        yield Report(
-            f"its weights need {sized(required)} and {entry.weights.origin!r} has {sized(size)}",
+        yield RuleResult(
+            f"its weights need {sized(required)} and {origin.weights.origin!r} has {sized(size)}",
             "use the blob that was written with this plugin",
-            (entry.weights.origin,),
+            (origin.weights.origin,),
             "warning",
         )
 
 
-@rule("AOTI635", "weights-unused", "warning")
-def weights_unused(context: Context) -> Iterator[Report]:
-    """Weights come with a plugin that has its own inside.
+@plugin_rule("AOTI635", "weights-unused", "warning")
+def weights_unused(context: PluginContext) -> Iterator[RuleResult]:
+    """Separate weights come with a plugin that has its weights embedded.
 
     ## Why it matters
     A plugin with embedded weights accepts a blob, reports success and ignores it.
@@ -167,19 +167,19 @@ def weights_unused(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     New weights that have no effect.
     """
-    entry = context.entry
-    if entry is None or entry.weights.kind != "blob":
+    origin = context.origin
+    if origin is None or origin.weights.kind != "blob":
         return
-    if context.plugin.weights.kind in ("embedded", "appended"):
-        yield Report(
-            f"it has weights of its own, so that binding {entry.weights.origin!r} changes nothing",
+    if context.facts.weights.kind in ("embedded", "appended"):
+        yield RuleResult(
+            f"has its weights embedded, so binding {origin.weights.origin!r} has no effect",
             "leave the file out, or compile with aot_inductor.package_constants_in_so=False",
-            (entry.weights.origin,),
+            (origin.weights.origin,),
         )
 
 
-@rule("AOTI636", "weights-not-automatic", "info")
-def weights_not_automatic(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI636", "weights-not-automatic", "info")
+def weights_not_automatic(context: PluginContext) -> Iterator[RuleResult]:
     """The package's weights are not bound when PyTorch loads it.
 
     ## Why it matters
@@ -196,17 +196,17 @@ def weights_not_automatic(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Segmentation faults in the first run of a package that "has the weights in it".
     """
-    entry = context.entry
-    if entry is not None and entry.weights.kind == "tensors" and not entry.weights.automatic:
-        yield Report(
-            f"its weights lie in {entry.weights.origin!r} one by one; PyTorch binds them only when asked",
+    origin = context.origin
+    if origin is not None and origin.weights.kind == "tensors" and not origin.weights.automatic:
+        yield RuleResult(
+            f"its weights lie in {origin.weights.origin!r} one by one; PyTorch binds them only when asked",
             "load it with torch.export.pt2_archive load_pt2(..., load_weights_from_disk=True)",
         )
 
 
-@rule("AOTI637", "constants-differ", "warning")
-def constants_differ(context: Context) -> Iterator[Report]:
-    """Methods of one program have a constant of one name, but of another type or shape.
+@package_rule("AOTI637", "constants-differ", "warning")
+def constants_differ(context: PackageContext) -> Iterator[RuleResult]:
+    """Methods of one program have constants of the same name, but of different types or shapes.
 
     ## Why it matters
     Methods share weights by the name that a constant had in the module. Where the names meet by accident, or
@@ -222,11 +222,8 @@ def constants_differ(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Wrong numbers in the second method of a program, after a wrapper was renamed or a layer was resized.
     """
-    artifact = context.artifact
-    if artifact is None or context.entry is not None:
-        return
     first: dict[str, tuple[str, WeightTensor]] = {}
-    for model in artifact.models.values():
+    for model in context.artifact.models.values():
         for tensor in _listed_constants(model):
             method, known = first.setdefault(tensor.fqn, (model.name, tensor))
             parts = [
@@ -235,7 +232,7 @@ def constants_differ(context: Context) -> Iterator[Report]:
                 if getattr(known, field) != getattr(tensor, field)
             ]
             if parts:
-                yield Report(
+                yield RuleResult(
                     f"the constant {tensor.fqn!r} differs between methods {method!r} and {model.name!r}: "
                     f"{', '.join(parts)}",
                     "export the methods from one module, or rename the constant",

@@ -1,20 +1,20 @@
-"""Rules of the seventh hundred about packages: what could reach outside of them."""
+"""Rules AOTI750 to AOTI752: members that could reach outside of their package."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.rules.package_scope import of_package
-from aoti_inspect.rules.registry import rule
+from aoti_inspect.rules.registry import package_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.rules.registry import Context, Report
+    from aoti_inspect.rules.registry import PackageContext, RuleResult
 
 
-@rule("AOTI750", "unsafe-member-name", "error")
-def unsafe_member_name(context: Context) -> Iterator[Report]:
-    """A member's name leads out of the folder that it would be extracted to.
+@package_rule("AOTI750", "unsafe-member-name", "error")
+def unsafe_member_name(context: PackageContext) -> Iterator[RuleResult]:
+    """A member's name leads outside of the directory that it would be extracted to.
 
     ## Why it matters
     Loaders that extract a package under its members' own names, PyTorch's among them, write wherever such
@@ -34,9 +34,9 @@ def unsafe_member_name(context: Context) -> Iterator[Report]:
     yield from of_package(context, "unsafe-member-name", "do not extract this archive; find out who made it")
 
 
-@rule("AOTI751", "overlapping-members", "error")
-def overlapping_members(context: Context) -> Iterator[Report]:
-    """Members of the archive share bytes.
+@package_rule("AOTI751", "overlapping-members", "error")
+def overlapping_members(context: PackageContext) -> Iterator[RuleResult]:
+    """Members of the archive overlap.
 
     ## Why it matters
     That is how zip bombs are made, and how two readers are shown different content.
@@ -53,13 +53,13 @@ def overlapping_members(context: Context) -> Iterator[Report]:
     yield from of_package(context, "overlapping-members", "do not extract this archive; find out who made it")
 
 
-@rule("AOTI752", "link-in-folder", "info")
-def link_in_folder(context: Context) -> Iterator[Report]:
-    """The folder has symbolic links, which were not followed.
+@package_rule("AOTI752", "link-in-folder", "info")
+def link_in_folder(context: PackageContext) -> Iterator[RuleResult]:
+    """The folder has symbolic links, which the inspector does not follow.
 
     ## Why it matters
-    What they lead to may lie anywhere. It was neither read nor checked, and a loader that follows them
-    loads something that nobody inspected.
+    Their targets may be anywhere. They were neither read nor checked, and a loader that follows the links
+    loads what was not inspected.
 
     ## How it is checked
     The type of each entry of the folder.

@@ -1,4 +1,4 @@
-"""Rules of the fourth hundred: stack, glibc, thread-local storage, unloading."""
+"""Rules AOTI401 to AOTI404: the executable stack, and the version of glibc."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from aoti_inspect.facts.predicates import refuses_its_stack, wants_executable_st
 from aoti_inspect.facts.releases import GLIBC_ABI, GLIBC_FIRST
 from aoti_inspect.facts.version_needs import newer_than
 from aoti_inspect.rules.newer_versions import reports
-from aoti_inspect.rules.registry import Report, Unchecked, rule
+from aoti_inspect.rules.registry import RuleResult, Unchecked, plugin_rule
 from aoti_inspect.wording import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.findings import Severity
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PluginContext
 
 
 _MEND = (
@@ -24,19 +24,19 @@ _MEND = (
 )
 
 
-def _stack_severity(context: Context) -> Severity:
-    return "error" if refuses_its_stack(context.target, context.plugin.elf) else "warning"
+def _stack_severity(context: PluginContext) -> Severity:
+    return "error" if refuses_its_stack(context.target, context.facts.elf) else "warning"
 
 
-def _consequence(context: Context) -> str:
+def _consequence(context: PluginContext) -> str:
     if _stack_severity(context) == "error":
         return f"glibc {context.target.glibc} refuses to load it"
     return "loading it makes the stacks of the process executable, and glibc 2.41 and later refuse to load it"
 
 
-@rule("AOTI401", "executable-stack", "warning")
-def executable_stack(context: Context) -> Iterator[Report]:
-    """The plugin asks for an executable stack.
+@plugin_rule("AOTI401", "executable-stack", "warning")
+def executable_stack(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin requires an executable stack.
 
     ## Why it matters
     glibc 2.41 and later refuse to `dlopen` such a library. Older ones comply, and make every stack of the
@@ -56,16 +56,16 @@ def executable_stack(context: Context) -> Iterator[Report]:
     "cannot enable executable stack as shared object requires: Invalid argument" after an upgrade of the
     system.
     """
-    if context.plugin.elf.executable_stack:
-        yield Report(
-            f"asks for an executable stack: {_consequence(context)}",
+    if context.facts.elf.executable_stack:
+        yield RuleResult(
+            f"requires an executable stack: {_consequence(context)}",
             _MEND,
             severity=_stack_severity(context),
         )
 
 
-@rule("AOTI402", "no-stack-header", "warning")
-def no_stack_header(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI402", "no-stack-header", "warning")
+def no_stack_header(context: PluginContext) -> Iterator[RuleResult]:
     """The file does not say whether it needs an executable stack, and the machine's default is yes.
 
     ## Why it matters
@@ -81,9 +81,9 @@ def no_stack_header(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     The same as AOTI401, for files that went through a tool which drops program headers.
     """
-    elf = context.plugin.elf
+    elf = context.facts.elf
     if elf.executable_stack is None and wants_executable_stack(elf):
-        yield Report(
+        yield RuleResult(
             f"has no PT_GNU_STACK header, which on {elf.header.machine_name} means an executable stack: "
             f"{_consequence(context)}",
             "link with -Wl,-z,noexecstack",
@@ -91,9 +91,9 @@ def no_stack_header(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI403", "glibc-too-new", "error")
-def glibc_too_new(context: Context) -> Iterator[Report | Unchecked]:
-    """A `GLIBC_` version is needed that the target's C library does not have.
+@plugin_rule("AOTI403", "glibc-too-new", "error")
+def glibc_too_new(context: PluginContext) -> Iterator[RuleResult | Unchecked]:
+    """The plugin needs a `GLIBC_` version that the target's C library lacks.
 
     ## Why it matters
     The dynamic linker refuses the library at load. glibc can't be replaced by a file beside the plugin.
@@ -101,7 +101,7 @@ def glibc_too_new(context: Context) -> Iterator[Report | Unchecked]:
     ## How it is checked
     DT_VERNEED, not the section table, is compared with `--target glibc=2.35`, as numbers. The symbols that
     are bound to each version are named, and the distribution that first had it. Needs that are marked weak
-    only give a warning at load, and are a remark here.
+    only give a warning at load, and are reported as information.
 
     ## How to fix it
     Compile on the oldest system that must load it, or in a container of it (manylinux images are made for
@@ -114,7 +114,7 @@ def glibc_too_new(context: Context) -> Iterator[Report | Unchecked]:
     limit = context.target.glibc
     if limit is None:
         return
-    found = newer_than(context.plugin, "GLIBC_", limit)
+    found = newer_than(context.facts, "GLIBC_", limit)
     yield from reports(
         found,
         "glibc ",
@@ -122,23 +122,23 @@ def glibc_too_new(context: Context) -> Iterator[Report | Unchecked]:
         GLIBC_FIRST.get,
         "compile it on the oldest system that must load it, or in a container of that system",
     )
-    for need in context.plugin.elf.version_needs:
+    for need in context.facts.elf.version_needs:
         if not need.version.startswith("GLIBC_ABI_"):
             continue
         first = GLIBC_ABI.get(need.version)
         if first is None:
-            yield Unchecked(f"{need.version} has no number; whether glibc {limit} has it can't be told")
+            yield Unchecked(f"which glibc first had {need.version} is not known")
         elif parse_version(first) > parse_version(limit):
-            yield Report(
+            yield RuleResult(
                 f"needs {need.version}, which glibc has since {first}, and the target has glibc {limit}",
                 "link with -Wl,-z,nopack-relative-relocs",
                 (need.version,),
             )
 
 
-@rule("AOTI404", "glibc-private", "warning")
-def glibc_private(context: Context) -> Iterator[Report]:
-    """Private symbols of glibc are used.
+@plugin_rule("AOTI404", "glibc-private", "warning")
+def glibc_private(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin uses private symbols of glibc.
 
     ## Why it matters
     `GLIBC_PRIVATE` symbols may change with any build of glibc, without notice. The plugin is tied to the very
@@ -153,56 +153,11 @@ def glibc_private(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "symbol lookup error ... version GLIBC_PRIVATE" after a security update.
     """
-    for need in context.plugin.elf.version_needs:
+    for need in context.facts.elf.version_needs:
         if need.version == "GLIBC_PRIVATE":
-            yield Report(
+            yield RuleResult(
                 f"uses private symbols of {need.library}, which any update may change: "
                 f"{listed(need.symbols)}",
                 "find the archive that brought them in, and link its shared library instead",
                 need.symbols or (need.version,),
             )
-
-
-@rule("AOTI430", "static-tls", "warning")
-def static_tls(context: Context) -> Iterator[Report]:
-    """Thread-local storage is wanted in the static block.
-
-    ## Why it matters
-    A library that is opened late gets only what is left of that block, a few hundred bytes for all of them.
-    When it is used up, `dlopen` fails, depending on what else was loaded before.
-
-    ## How it is checked
-    The flag DF_STATIC_TLS.
-
-    ## How to fix it
-    Compile without `-ftls-model=initial-exec`, and with `-fPIC`. As a stopgap: load the plugin first, or set
-    `GLIBC_TUNABLES=glibc.rtld.optional_static_tls=...`.
-
-    ## Reports it prevents
-    "cannot allocate memory in static TLS block", which goes away when imports are reordered.
-    """
-    if "STATIC_TLS" in context.plugin.elf.flags:
-        yield Report(
-            "wants thread-local storage in the static block, which may be used up when it is opened",
-            "compile with -fPIC and without -ftls-model=initial-exec",
-        )
-
-
-@rule("AOTI431", "no-delete", "info")
-def no_delete(context: Context) -> Iterator[Report]:
-    """The file is marked never to be unloaded.
-
-    ## Why it matters
-    `dlclose` does nothing for it: its memory and its threads' data stay until the process ends.
-
-    ## How it is checked
-    The flag DF_1_NODELETE.
-
-    ## How to fix it
-    Link without `-Wl,-z,nodelete` if the host must be able to unload it.
-
-    ## Reports it prevents
-    Memory that stays after a model was closed.
-    """
-    if "NODELETE" in context.plugin.elf.flags:
-        yield Report("is marked NODELETE: dlclose never unloads it", "link without -Wl,-z,nodelete")

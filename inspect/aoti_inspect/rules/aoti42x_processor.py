@@ -1,4 +1,4 @@
-"""Rules of the fourth hundred: instruction sets, OpenMP teams, state that threads share."""
+"""Rules AOTI420 to AOTI424: machine, instruction sets, OpenMP teams, state that threads share."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from aoti_abi.versions import parse_version
 from aoti_inspect.facts import compiler, imports
 from aoti_inspect.facts.predicates import INVALID_ISA, missing_isa, sleef_isa
 from aoti_inspect.facts.target import ISA_FLAGS
-from aoti_inspect.rules.registry import Report, Unchecked, rule
+from aoti_inspect.rules.registry import RuleResult, Unchecked, plugin_rule
 from aoti_inspect.wording import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PluginContext
 
 #: Inductor prints the same word for NEON and for SVE (``cpu_vec_isa.py``).
 _ALIASES = {"ASIMD": "NEON"}
@@ -25,9 +25,37 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 _DIV_FLAG = "inductor_cpu_integer_div_error_flag"
 
 
-@rule("AOTI421", "isa-beyond-target", "error")
-def isa_beyond_target(context: Context) -> Iterator[Report | Unchecked]:
-    """Instruction sets are used that the target's processor lacks.
+@plugin_rule("AOTI420", "wrong-machine", "error")
+def wrong_machine(context: PluginContext) -> Iterator[RuleResult]:
+    """The file is for a different machine than the target.
+
+    ## Why it matters
+    No library of another architecture, word size or byte order can be loaded. Everything else about the
+    plugin is then beside the point, its instruction sets included.
+
+    ## How it is checked
+    `e_machine` of the ELF header is compared with the target's machine; the metadata beside the file is not
+    believed here.
+
+    ## How to fix it
+    Compile on the target's architecture; AOTInductor does not cross-compile for Linux.
+
+    ## Reports it prevents
+    "wrong ELF class", "cannot open shared object file" and crashes that were searched for in the model.
+    """
+    header, wanted = context.facts.elf.header, context.target.machine
+    if wanted is not None and header.machine_name != wanted:
+        yield RuleResult(
+            f"is for {header.machine_name} ({header.bits}-bit, {header.byte_order}-endian), and the "
+            f"target is {wanted}",
+            f"compile it on {wanted}",
+            (header.machine_name,),
+        )
+
+
+@plugin_rule("AOTI421", "isa-beyond-target", "error")
+def isa_beyond_target(context: PluginContext) -> Iterator[RuleResult | Unchecked]:
+    """The plugin uses instruction sets that the target's processor lacks.
 
     ## Why it matters
     The process dies with SIGILL in the middle of a run. PyTorch compiles for the processor of the build
@@ -47,7 +75,7 @@ def isa_beyond_target(context: Context) -> Iterator[Report | Unchecked]:
     ## Reports it prevents
     "Illegal instruction (core dumped)" on some machines of a cluster.
     """
-    plugin, available = context.plugin, context.target.isa
+    plugin, available = context.facts, context.target.isa
     machine = plugin.elf.header.machine_name
     if available is None or not imports.is_plugin(plugin) or context.target.machine not in (None, machine):
         return
@@ -63,7 +91,7 @@ def isa_beyond_target(context: Context) -> Iterator[Report | Unchecked]:
         unknown = [name for name in needed if name not in ISA_FLAGS]
         missing = missing_isa([name for name in needed if name in ISA_FLAGS], available)
         if missing:
-            yield Report(
+            yield RuleResult(
                 f"compiled for {listed(needed)}, and the target lacks {listed(missing)}", fix, tuple(missing)
             )
         if unknown:
@@ -75,18 +103,18 @@ def isa_beyond_target(context: Context) -> Iterator[Report | Unchecked]:
     if proven:
         if missing_isa([proven], available):
             evidence = [name for name in sleef if sleef_isa([name]) == proven]
-            yield Report(
+            yield RuleResult(
                 f"calls {listed(evidence)}, so it uses {proven}, which the target lacks", fix, tuple(evidence)
             )
     elif not recorded and missing_isa(_CHOICES.get(machine, ("?",)), available):
         yield Unchecked(
-            "nothing tells which instruction sets it uses: there is no metadata beside it, and code is not "
+            "its instruction sets are unknown: there is no metadata beside it, and code is not "
             "disassembled; keep NAME_metadata.json beside NAME.so, pass the .pt2 package, or --target isa=any"
         )
 
 
-@rule("AOTI422", "no-vector-isa", "warning")
-def no_vector_isa(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI422", "no-vector-isa", "warning")
+def no_vector_isa(context: PluginContext) -> Iterator[RuleResult]:
     """The plugin was compiled without vector instructions.
 
     ## Why it matters
@@ -105,17 +133,17 @@ def no_vector_isa(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Models that are slow for no visible reason, on one build machine only.
     """
-    if (context.plugin.metadata or {}).get("AOTI_CPU_ISA") == INVALID_ISA:
-        yield Report(
-            "compiled without vector instructions (AOTI_CPU_ISA=INVALID_VEC_ISA): cpp.simdlen=1, or the "
-            "probe failed",
+    if (context.facts.metadata or {}).get("AOTI_CPU_ISA") == INVALID_ISA:
+        yield RuleResult(
+            "compiled without vector instructions (AOTI_CPU_ISA=INVALID_VEC_ISA): cpp.simdlen=1 was set, or "
+            "PyTorch's probe failed",
             "if not meant: fill a fresh TORCHINDUCTOR_CACHE_DIR with a link_libtorch=True compilation first",
-            severity=None if context.plugin.gpu == () else "info",
+            severity=None if context.facts.gpu == () else "info",
         )
 
 
-@rule("AOTI423", "openmp-team-size", "warning")
-def openmp_team_size(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI423", "openmp-team-size", "warning")
+def openmp_team_size(context: PluginContext) -> Iterator[RuleResult]:
     """Running with more threads than the build machine had may corrupt memory.
 
     ## Why it matters
@@ -136,14 +164,14 @@ def openmp_team_size(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Crashes of a model on a larger machine than the one that compiled it.
     """
-    used = imports.names(context.plugin, "openmp")
+    used = imports.names(context.facts, "openmp")
     if "GOMP_parallel" not in used or "omp_get_max_threads" in used:
         return
-    found = compiler.fingerprint(context.plugin)
+    found = compiler.fingerprint(context.facts)
     if found is None or parse_version(found.newest) < (2, 12):
         return
     certain = parse_version(found.oldest) >= (2, 12)
-    yield Report(
+    yield RuleResult(
         "may write past its arrays when run with more threads than the build machine had processors"
         + ("" if certain else f", if PyTorch 2.12 compiled it (its exports are those of {found.range})"),
         "compile with cpp.dynamic_threads=True or cpp.threads=N, or set OMP_NUM_THREADS to the build "
@@ -153,8 +181,8 @@ def openmp_team_size(context: Context) -> Iterator[Report]:
     )
 
 
-@rule("AOTI424", "shared-division-flag", "info")
-def shared_division_flag(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI424", "shared-division-flag", "info")
+def shared_division_flag(context: PluginContext) -> Iterator[RuleResult]:
     """Integer divisions of all plugins report errors through one shared pointer.
 
     ## Why it matters
@@ -173,8 +201,8 @@ def shared_division_flag(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Rare crashes, or a ZeroDivisionError for another thread's division.
     """
-    if _DIV_FLAG in context.plugin.elf.exports.unique:
-        yield Report(
+    if _DIV_FLAG in context.facts.elf.exports.unique:
+        yield RuleResult(
             f"shares {_DIV_FLAG} with every plugin in the process: integer divisions must not run at the "
             "same time",
             "matters only for models that divide integers in several threads; -fno-gnu-unique keeps it "

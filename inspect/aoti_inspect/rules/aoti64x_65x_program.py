@@ -1,25 +1,25 @@
-"""Rules of the sixth hundred about programs, delegates and what a plugin calls through its host."""
+"""Rules AOTI640 to AOTI650: programs, delegates, and what a plugin calls through its host."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.facts import imports
 from aoti_inspect.rules.package_scope import of_package
-from aoti_inspect.rules.registry import Report, rule
+from aoti_inspect.rules.registry import RuleResult, package_rule, plugin_rule
 from aoti_inspect.wording import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PackageContext, PluginContext
 
 
-@rule("AOTI640", "duplicate-key", "error")
-def duplicate_key(context: Context) -> Iterator[Report]:
-    """Two pieces of named data have one key.
+@package_rule("AOTI640", "duplicate-key", "error")
+def duplicate_key(context: PackageContext) -> Iterator[RuleResult]:
+    """Two pieces of named data have the same key.
 
     ## Why it matters
-    ExecuTorch refuses to merge them; other readers take one of the two.
+    ExecuTorch refuses to merge them; other readers use one of the two.
 
     ## How it is checked
     The keys of the program and of every `.ptd` that was read with it.
@@ -33,9 +33,9 @@ def duplicate_key(context: Context) -> Iterator[Report]:
     yield from of_package(context, "duplicate-key", "write the program and its data again, together")
 
 
-@rule("AOTI641", "duplicate-method", "error")
-def duplicate_method(context: Context) -> Iterator[Report]:
-    """Two methods of the program have one name.
+@package_rule("AOTI641", "duplicate-method", "error")
+def duplicate_method(context: PackageContext) -> Iterator[RuleResult]:
+    """Two methods of the program have the same name.
 
     ## Why it matters
     Only the first can be called.
@@ -52,9 +52,9 @@ def duplicate_method(context: Context) -> Iterator[Report]:
     yield from of_package(context, "duplicate-method", "export the program again")
 
 
-@rule("AOTI642", "missing-plugin", "error")
-def missing_plugin(context: Context) -> Iterator[Report]:
-    """A delegate's plugin is in no named data.
+@package_rule("AOTI642", "missing-plugin", "error")
+def missing_plugin(context: PackageContext) -> Iterator[RuleResult]:
+    """A delegate's plugin is missing from the named data.
 
     ## Why it matters
     The payload names the key of a library that neither the program nor its `.ptd` files have.
@@ -72,9 +72,9 @@ def missing_plugin(context: Context) -> Iterator[Report]:
     yield from of_package(context, "missing-plugin", "put the .ptd that belongs to the program beside it")
 
 
-@rule("AOTI643", "malformed-payload", "error")
-def malformed_payload(context: Context) -> Iterator[Report]:
-    """A delegate's payload can't be decoded.
+@package_rule("AOTI643", "malformed-payload", "error")
+def malformed_payload(context: PackageContext) -> Iterator[RuleResult]:
+    """A delegate's payload cannot be decoded.
 
     ## Why it matters
     It should be empty, two keys separated by a newline, or binary metadata of a known form.
@@ -92,9 +92,9 @@ def malformed_payload(context: Context) -> Iterator[Report]:
     yield from of_package(context, "malformed-payload", "export the program again")
 
 
-@rule("AOTI644", "unknown-payload", "error")
-def unknown_payload(context: Context) -> Iterator[Report]:
-    """A delegate's payload has a version that is not known.
+@package_rule("AOTI644", "unknown-payload", "error")
+def unknown_payload(context: PackageContext) -> Iterator[RuleResult]:
+    """A delegate's payload has an unknown version.
 
     ## Why it matters
     Weights and plugins are named in a way that this version of the toolkit can't read, and neither can a
@@ -114,13 +114,13 @@ def unknown_payload(context: Context) -> Iterator[Report]:
     )
 
 
-@rule("AOTI645", "method-not-whole", "info")
-def method_not_whole(context: Context) -> Iterator[Report]:
+@package_rule("AOTI645", "method-not-whole", "info")
+def method_not_whole(context: PackageContext) -> Iterator[RuleResult]:
     """A method runs more than its AOTInductor plugin.
 
     ## Why it matters
-    The plugin computes a part of it; the rest takes ExecuTorch's kernels or another delegate. Copies to
-    and from the device are harmless, and listed for completeness.
+    The plugin computes a part of it; the rest needs ExecuTorch's kernels or another delegate. Copies to and
+    from the device are harmless, and listed for completeness.
 
     ## How it is checked
     The instructions of each method that are not calls of an AOTInductor delegate, by operator.
@@ -131,21 +131,18 @@ def method_not_whole(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Results of a part of the model taken for those of all of it.
     """
-    artifact = context.artifact
-    if artifact is None or context.entry is not None:
-        return
-    for model in artifact.models.values():
+    for model in context.artifact.models.values():
         if model.plugins and (model.operators or model.other_delegates):
             others = [*model.operators, *(f"the delegate {name}" for name in model.other_delegates)]
-            yield Report(
-                f"method {model.name!r} is not one plugin: it also runs {listed(others)}",
+            yield RuleResult(
+                f"method {model.name!r} is more than one plugin: it also runs {listed(others)}",
                 "run it with ExecuTorch, or lower all of it to one delegate",
                 (*model.operators, *model.other_delegates),
             )
 
 
-@rule("AOTI646", "custom-operators", "warning")
-def custom_operators(context: Context) -> Iterator[Report]:
+@package_rule("AOTI646", "custom-operators", "warning")
+def custom_operators(context: PackageContext) -> Iterator[RuleResult]:
     """The plugin calls operators that its package does not contain.
 
     ## Why it matters
@@ -164,22 +161,19 @@ def custom_operators(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "Could not find schema for mylib::scale" in another process than the one that exported.
     """
-    artifact = context.artifact
-    if artifact is None or context.entry is not None:
-        return
-    for model in artifact.models.values():
+    for model in context.artifact.models.values():
         names = [*model.proxy_operators, *(f"the custom object {name}" for name in model.custom_objects)]
         if names:
-            yield Report(
+            yield RuleResult(
                 f"{model.name!r} calls {listed(names)} through its host: their library is not in the package",
                 "load the library that registers them into the process first; in C++ too",
                 (*model.proxy_operators, *model.custom_objects),
             )
 
 
-@rule("AOTI647", "missing-operator-list", "error")
-def missing_operator_list(context: Context) -> Iterator[Report]:
-    """The plugin needs a list of operators that is not there.
+@plugin_rule("AOTI647", "missing-operator-list", "error")
+def missing_operator_list(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin needs a list of operators that is missing.
 
     ## Why it matters
     It passes the host a number, and the JSON beside the library says which operator that is. Without the
@@ -194,26 +188,26 @@ def missing_operator_list(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Crashes of a `.so` that works as a `.pt2`.
     """
-    entry = context.entry
-    if entry is None or entry.extern_nodes is not None or entry.delegate is not None:
+    origin = context.origin
+    if origin is None or origin.extern_nodes is not None or origin.delegate is not None:
         return
-    if any(symbol.name == imports.PROXY_EXECUTOR for symbol in context.plugin.elf.undefined):
-        yield Report(
-            "it calls operators through its host, and the JSON that lists them is not beside it",
+    if any(symbol.name == imports.PROXY_EXECUTOR for symbol in context.facts.elf.undefined):
+        yield RuleResult(
+            "calls operators through its host, but the JSON that lists them is missing",
             "ship the JSON with the library's name that lies beside it in the export",
             (imports.PROXY_EXECUTOR,),
         )
 
 
-@rule("AOTI648", "mixed-cxx-runtimes", "warning")
-def mixed_cxx_runtimes(context: Context) -> Iterator[Report]:
+@package_rule("AOTI648", "mixed-cxx-runtimes", "warning")
+def mixed_cxx_runtimes(context: PackageContext) -> Iterator[RuleResult]:
     """The plugins of one artifact use different C++ libraries.
 
     ## Why it matters
     A host has to provide both, and anything that passes C++ objects between them breaks.
 
     ## How it is checked
-    libstdc++ and libc++ are told apart by the symbols that each plugin imports.
+    libstdc++ and libc++ are distinguished by the symbols that each plugin imports.
 
     ## How to fix it
     Compile all models with one compiler and `-stdlib`.
@@ -221,11 +215,9 @@ def mixed_cxx_runtimes(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     A host in which one of two models loads.
     """
-    if context.artifact is None or context.entry is not None:
-        return
-    runtimes = {plugin.cxx_runtime: plugin.name for plugin in context.siblings if plugin.cxx_runtime}
+    runtimes = {plugin.cxx_runtime: plugin.name for plugin in context.plugins if plugin.cxx_runtime}
     if len(runtimes) > 1:
-        yield Report(
+        yield RuleResult(
             "its plugins were compiled against different C++ libraries: "
             f"{listed([f'{name} ({runtime})' for runtime, name in sorted(runtimes.items())])}",
             "compile all of them with the same compiler and standard library",
@@ -233,9 +225,9 @@ def mixed_cxx_runtimes(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI649", "variant-without-code", "error")
-def variant_without_code(context: Context) -> Iterator[Report]:
-    """A variant does not hold the GPU code that it is listed for.
+@plugin_rule("AOTI649", "variant-without-code", "error")
+def variant_without_code(context: PluginContext) -> Iterator[RuleResult]:
+    """A variant lacks the GPU code that it is listed for.
 
     ## Why it matters
     The runtime chooses by the list, loads the library, and the first kernel fails.
@@ -249,29 +241,29 @@ def variant_without_code(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "no kernel image is available" from a program that claims to support the GPU.
     """
-    entry = context.entry
-    if entry is None or entry.variant is None or not entry.variant.target_sm:
+    origin = context.origin
+    if origin is None or origin.variant is None or not origin.variant.target_sm:
         return
-    variant, images = entry.variant, context.plugin.gpu
+    variant, images = origin.variant, context.facts.gpu
     native = {image.architecture for image in images if image.kind == "cubin"}
     ptx = {image.architecture for image in images if image.kind == "ptx"}
     if not variant.fallback_only and variant.target_sm not in native:
         found = listed([f"sm_{number}" for number in sorted(native)]) or "none"
-        yield Report(
+        yield RuleResult(
             f"it is listed for sm_{variant.target_sm}, but the machine code in it is for: {found}",
             "export the program again",
         )
     if variant.ptx_compute and variant.ptx_compute not in ptx:
         found = listed([f"compute_{number}" for number in sorted(ptx)]) or "none"
-        yield Report(
+        yield RuleResult(
             f"it is listed with PTX for compute_{variant.ptx_compute}, but the PTX in it is for: {found}",
             "export the program again",
         )
 
 
-@rule("AOTI650", "device-differs", "info")
-def device_differs(context: Context) -> Iterator[Report]:
-    """The delegate's name speaks of a GPU, and its plugin has no code for one.
+@plugin_rule("AOTI650", "device-differs", "info")
+def device_differs(context: PluginContext) -> Iterator[RuleResult]:
+    """The delegate is named for a GPU, but its plugin has no GPU code.
 
     ## Why it matters
     The backend passes device pointers to a plugin that reads them on the CPU.
@@ -285,14 +277,14 @@ def device_differs(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Segmentation faults of test programs that were compiled without a GPU.
     """
-    entry = context.entry
-    if entry is None or entry.delegate is None or context.plugin.gpu:
+    origin = context.origin
+    if origin is None or origin.delegate is None or context.facts.gpu:
         return
-    if "cuda" in entry.delegate.id.lower() and not any(
-        n.startswith("libcuda") for n in context.plugin.elf.needed
+    if "cuda" in origin.delegate.id.lower() and not any(
+        n.startswith("libcuda") for n in context.facts.elf.needed
     ):
-        yield Report(
-            f"its delegate is {entry.delegate.id!r}, but the plugin has no GPU code: it runs on the CPU",
+        yield RuleResult(
+            f"its delegate is {origin.delegate.id!r}, but the plugin has no GPU code: it runs on the CPU",
             "run it with --device cpu",
-            (entry.delegate.id,),
+            (origin.delegate.id,),
         )

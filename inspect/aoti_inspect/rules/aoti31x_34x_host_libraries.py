@@ -1,24 +1,24 @@
-"""Rules of the third hundred: which libraries a host must bring, and who else defines its functions."""
+"""Rules AOTI310 to AOTI341: libraries that a host must provide, and who else defines its functions."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.facts import imports
-from aoti_inspect.rules.registry import Report, rule
+from aoti_inspect.rules.registry import RuleResult, plugin_rule
 from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PluginContext
 
 
-def _libtorch(context: Context) -> list[str]:
-    return list(context.plugin.imports.libtorch)
+def _libtorch(context: PluginContext) -> list[str]:
+    return list(context.facts.imports.libtorch)
 
 
-@rule("AOTI310", "needs-libtorch", "info")
-def needs_libtorch(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI310", "needs-libtorch", "info")
+def needs_libtorch(context: PluginContext) -> Iterator[RuleResult]:
     """LibTorch is in DT_NEEDED, so loading the plugin loads LibTorch.
 
     ## Why it matters
@@ -36,8 +36,8 @@ def needs_libtorch(context: Context) -> Iterator[Report]:
     "libtorch_cpu.so: cannot open shared object file" in a small host that has all the functions.
     """
     libraries = _libtorch(context)
-    if libraries and imports.is_plugin(context.plugin):
-        yield Report(
+    if libraries and imports.is_plugin(context.facts):
+        yield RuleResult(
             f"names {listed(libraries)} as needed: an ordinary dlopen works only where LibTorch is found",
             "for a host without LibTorch, compile with aot_inductor.link_libtorch=False (PyTorch 2.10 "
             "and later)",
@@ -45,8 +45,8 @@ def needs_libtorch(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI311", "host-must-export-shims", "info")
-def host_must_export_shims(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI311", "host-must-export-shims", "info")
+def host_must_export_shims(context: PluginContext) -> Iterator[RuleResult]:
     """No library in DT_NEEDED defines the host functions: the process must have them in its global scope.
 
     ## Why it matters
@@ -64,9 +64,9 @@ def host_must_export_shims(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "undefined symbol: aoti_torch_dtype_float32" in a process that has PyTorch loaded.
     """
-    shims = imports.names(context.plugin, "shim")
-    if shims and imports.is_plugin(context.plugin) and not _libtorch(context):
-        yield Report(
+    shims = imports.names(context.facts, "shim")
+    if shims and imports.is_plugin(context.facts) and not _libtorch(context):
+        yield RuleResult(
             f"names no provider of the {counted(len(shims), 'host function')} that it calls: the host must "
             "have them in the global scope first",
             "load it with aoti_loader, or open the host's library with RTLD_GLOBAL; import torch does "
@@ -75,9 +75,9 @@ def host_must_export_shims(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI312", "mixed-devices", "info")
-def mixed_devices(context: Context) -> Iterator[Report]:
-    """Operators of more than one device are called.
+@plugin_rule("AOTI312", "mixed-devices", "info")
+def mixed_devices(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin calls operators of more than one device.
 
     ## Why it matters
     Each operator function belongs to one device. A graph that mixes them needs a host with both families,
@@ -93,14 +93,14 @@ def mixed_devices(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Illegal memory accesses of models where one small tensor stayed on the CPU.
     """
-    shims = imports.names(context.plugin, "shim")
+    shims = imports.names(context.facts, "shim")
     families = {
         device: [name for name in shims if name.startswith(f"aoti_torch_{device}_")]
         for device in ("cpu", "cuda", "xpu", "mps")
     }
     used = {device: found for device, found in families.items() if found}
     if len(used) > 1:
-        yield Report(
+        yield RuleResult(
             "calls operators of several devices: "
             + "; ".join(f"{device}: {listed(found)}" for device, found in used.items()),
             "if that is not intended, move the model's buffers to one device before export",
@@ -108,9 +108,9 @@ def mixed_devices(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI320", "host-vector-math", "info")
-def host_vector_math(context: Context) -> Iterator[Report]:
-    """Vector math functions (Sleef) are expected of the host.
+@plugin_rule("AOTI320", "host-vector-math", "info")
+def host_vector_math(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin needs vector math functions (Sleef) from its host.
 
     ## Why it matters
     Vectorised kernels call Sleef for `exp`, `sin`, `tanh` and the like. LibTorch exports these functions;
@@ -126,18 +126,18 @@ def host_vector_math(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "undefined symbol: Sleef_expf16_u10" in a host that has every `aoti_torch_*` function.
     """
-    found = imports.names(context.plugin, "sleef")
+    found = imports.names(context.facts, "sleef")
     if found:
-        yield Report(
+        yield RuleResult(
             f"expects {counted(len(found), 'vector math function')} of the host: {listed(found)}",
             "LibTorch and the built-in host have them; cpp.simdlen=1 avoids them",
             tuple(found),
         )
 
 
-@rule("AOTI321", "other-host-symbols", "warning")
-def other_host_symbols(context: Context) -> Iterator[Report]:
-    """Symbols are needed that belong to no known interface, and name no library.
+@plugin_rule("AOTI321", "other-host-symbols", "warning")
+def other_host_symbols(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin needs symbols of no known interface, with no library named for them.
 
     ## Why it matters
     They must come from whatever the host has loaded: a math library, a custom kernel's own library, a host
@@ -145,7 +145,7 @@ def other_host_symbols(context: Context) -> Iterator[Report]:
 
     ## How it is checked
     Undefined, non-weak symbols without a version that are neither host functions, nor C++ runtime, LibTorch,
-    Sleef, OpenMP or CUDA. A remark only if DT_NEEDED names a library that may define them.
+    Sleef, OpenMP or CUDA. Information only if DT_NEEDED names a library that may define them.
 
     ## How to fix it
     Link with the library that defines them, so that DT_NEEDED names it.
@@ -153,7 +153,7 @@ def other_host_symbols(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "undefined symbol" for a helper that happened to be loaded on the build machine.
     """
-    plugin = context.plugin
+    plugin = context.facts
     others = imports.by_family(plugin).get("other", ())
     found = sorted({symbol.name for symbol in others if symbol.version is None})
     if not found or not imports.is_plugin(plugin):
@@ -171,7 +171,7 @@ def other_host_symbols(context: Context) -> Iterator[Report]:
     )
     providers = [name for name in plugin.elf.needed if not name.rpartition("/")[2].startswith(own)]
     where = f"perhaps from {listed(providers)}" if providers else "and no library in DT_NEEDED has them"
-    yield Report(
+    yield RuleResult(
         f"needs {counted(len(found), 'symbol')} of no known interface, {where}: {listed(found)}",
         "link with the library that defines them, or load it with RTLD_GLOBAL before the plugin",
         tuple(found),
@@ -179,9 +179,9 @@ def other_host_symbols(context: Context) -> Iterator[Report]:
     )
 
 
-@rule("AOTI330", "needs-proxy-executor", "warning")
-def needs_proxy_executor(context: Context) -> Iterator[Report]:
-    """Operators without a C function are called through the host's proxy executor.
+@plugin_rule("AOTI330", "needs-proxy-executor", "warning")
+def needs_proxy_executor(context: PluginContext) -> Iterator[RuleResult]:
+    """Operators without a C shim are called through the host's proxy executor.
 
     ## Why it matters
     Custom operators, and those of ATen that have no C function, are described in a JSON file beside the
@@ -199,8 +199,8 @@ def needs_proxy_executor(context: Context) -> Iterator[Report]:
     "Could not find schema for mylib::custom_op" in another process, and crashes of the bare library where the
     package works.
     """
-    if imports.PROXY_EXECUTOR in imports.names(context.plugin, "shim"):
-        yield Report(
+    if imports.PROXY_EXECUTOR in imports.names(context.facts, "shim"):
+        yield RuleResult(
             "calls custom operators through the host's proxy executor: it needs the extern nodes' JSON and "
             "the operators' library",
             "ship the .pt2 package rather than the bare .so, and load the library that registers the "
@@ -209,14 +209,14 @@ def needs_proxy_executor(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI340", "defines-host-functions", "error")
-def defines_host_functions(context: Context) -> Iterator[Report]:
+@plugin_rule("AOTI340", "defines-host-functions", "error")
+def defines_host_functions(context: PluginContext) -> Iterator[RuleResult]:
     """The file itself defines host functions (`aoti_torch_*`).
 
     ## Why it matters
     These names belong to the host. A second definition in the process binds by load order, and a tensor
     handle of one implementation is then read with the layout of the other. Files that export no container
-    function are hosts rather than plugins; for them it is a remark.
+    function are hosts rather than plugins; for them the finding is information.
 
     ## How it is checked
     The defined dynamic symbols are searched for `aoti_torch_*` and `torch_*`.
@@ -228,10 +228,10 @@ def defines_host_functions(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Crashes in `aoti_torch_get_data_ptr` in a process that has both LibTorch and ExecuTorch.
     """
-    exports = context.plugin.elf.exports
+    exports = context.facts.elf.exports
     if exports.shims:
         plugin = bool(exports.container)
-        yield Report(
+        yield RuleResult(
             f"defines {counted(len(exports.shims), 'host function')} itself: {listed(exports.shims)}; with "
             "another provider in the process, load order decides which one is called"
             if plugin
@@ -244,9 +244,9 @@ def defines_host_functions(context: Context) -> Iterator[Report]:
         )
 
 
-@rule("AOTI341", "prefixed-host-functions", "info")
-def prefixed_host_functions(context: Context) -> Iterator[Report]:
-    """Host functions are called under a prefix of their own.
+@plugin_rule("AOTI341", "prefixed-host-functions", "info")
+def prefixed_host_functions(context: PluginContext) -> Iterator[RuleResult]:
+    """Host functions are called under names with a prefix.
 
     ## Why it matters
     A prefix (`executorch_aoti_torch_*`) keeps two hosts apart in one process. It also means that only the
@@ -261,10 +261,10 @@ def prefixed_host_functions(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     Plugins that are taken for broken because a plain PyTorch lacks all their functions.
     """
-    found = imports.names(context.plugin, "prefixed-shim")
+    found = imports.names(context.facts, "prefixed-shim")
     if found:
         prefixes = sorted({name.partition("aoti_torch_")[0] for name in found})
-        yield Report(
+        yield RuleResult(
             f"calls {counted(len(found), 'host function')} with the prefix {listed(prefixes)}: "
             f"{listed(found)}",
             "load it in the host with that prefix, or compile it without one",

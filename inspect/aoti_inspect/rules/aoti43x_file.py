@@ -1,50 +1,67 @@
-"""Rules of the fourth hundred: what kind of file it is, for which machine, and what its metadata say."""
+"""Rules AOTI430 to AOTI433: the type and flags of the file, and the metadata beside it."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.facts.predicates import cuda_calls, not_a_library
-from aoti_inspect.rules.registry import Report, rule
+from aoti_inspect.rules.registry import RuleResult, plugin_rule
 from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.findings import Severity
-    from aoti_inspect.rules.registry import Context
+    from aoti_inspect.rules.registry import PluginContext
 
 
-@rule("AOTI420", "wrong-machine", "error")
-def wrong_machine(context: Context) -> Iterator[Report]:
-    """The file is for another machine than the target.
+@plugin_rule("AOTI430", "static-tls", "warning")
+def static_tls(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin needs space in the static TLS block.
 
     ## Why it matters
-    No library of another architecture, word size or byte order can be loaded. Everything else about the
-    plugin is then beside the point, its instruction sets included.
+    Libraries that are opened with `dlopen` share what is left of that block, a few hundred bytes. When it is
+    exhausted, `dlopen` fails, depending on what else was loaded before.
 
     ## How it is checked
-    `e_machine` of the ELF header is compared with the target's machine; the metadata beside the file is not
-    believed here.
+    The flag DF_STATIC_TLS.
 
     ## How to fix it
-    Compile on the target's architecture; AOTInductor does not cross-compile for Linux.
+    Compile without `-ftls-model=initial-exec`, and with `-fPIC`. As a stopgap: load the plugin first, or set
+    `GLIBC_TUNABLES=glibc.rtld.optional_static_tls=...`.
 
     ## Reports it prevents
-    "wrong ELF class", "cannot open shared object file" and crashes that were searched for in the model.
+    "cannot allocate memory in static TLS block", which goes away when imports are reordered.
     """
-    header, wanted = context.plugin.elf.header, context.target.machine
-    if wanted is not None and header.machine_name != wanted:
-        yield Report(
-            f"is for {header.machine_name} ({header.bits}-bit, {header.byte_order}-endian), and the "
-            f"target is {wanted}",
-            f"compile it on {wanted}",
-            (header.machine_name,),
+    if "STATIC_TLS" in context.facts.elf.flags:
+        yield RuleResult(
+            "needs space in the static TLS block, which may be exhausted when it is opened",
+            "compile with -fPIC and without -ftls-model=initial-exec",
         )
 
 
-@rule("AOTI432", "not-loadable", "error")
-def not_loadable(context: Context) -> Iterator[Report]:
-    """The file is ELF, but nothing that `dlopen` takes.
+@plugin_rule("AOTI431", "no-delete", "info")
+def no_delete(context: PluginContext) -> Iterator[RuleResult]:
+    """The file is marked never to be unloaded.
+
+    ## Why it matters
+    `dlclose` does nothing for it: its memory and its threads' data stay until the process ends.
+
+    ## How it is checked
+    The flag DF_1_NODELETE.
+
+    ## How to fix it
+    Link without `-Wl,-z,nodelete` if the host must be able to unload it.
+
+    ## Reports it prevents
+    Memory that stays after a model was closed.
+    """
+    if "NODELETE" in context.facts.elf.flags:
+        yield RuleResult("is marked NODELETE: dlclose never unloads it", "link without -Wl,-z,nodelete")
+
+
+@plugin_rule("AOTI432", "not-loadable", "error")
+def not_loadable(context: PluginContext) -> Iterator[RuleResult]:
+    """The file is an ELF file that `dlopen` cannot load.
 
     ## Why it matters
     Object files, core files, static and position-independent executables have the same format as shared
@@ -59,25 +76,25 @@ def not_loadable(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "cannot dynamically load position-independent executable" and "only ET_DYN and ET_EXEC can be loaded".
     """
-    elf = context.plugin.elf
+    elf = context.facts.elf
     what = not_a_library(elf)
     if what:
         damaged = elf.header.type == "DYN" and not elf.is_dynamic
-        yield Report(
+        yield RuleResult(
             what,
             "link it with -shared"
             + ("; if it is the right file, it was truncated or stripped too far" if damaged else ""),
         )
 
 
-@rule("AOTI433", "metadata-disagrees", "warning")
-def metadata_disagrees(context: Context) -> Iterator[Report]:
-    """The metadata beside the plugin says something else than the plugin itself.
+@plugin_rule("AOTI433", "metadata-disagrees", "warning")
+def metadata_disagrees(context: PluginContext) -> Iterator[RuleResult]:
+    """The metadata beside the plugin contradicts the plugin.
 
     ## Why it matters
-    PyTorch's loaders choose the device by the metadata, and only warn about the machine. Metadata of another
-    file lead to a wrong runner, or to a check that checks nothing. An error where the metadata are those of
-    another machine: then what they say of instruction sets is about another processor, too.
+    PyTorch's loaders choose the device by the metadata, and only warn about the machine. Metadata that belong
+    to another file lead to the wrong runner, or to checks against the wrong values. An error if they name
+    another machine: what they say about instruction sets is then about another processor, too.
 
     ## How it is checked
     `AOTI_MACHINE` is compared with the ELF header, which is the authority (a warning with
@@ -90,12 +107,12 @@ def metadata_disagrees(context: Context) -> Iterator[Report]:
     ## Reports it prevents
     "Unsupported device key", and GPU models that are run on the CPU's runner.
     """
-    plugin = context.plugin
+    plugin = context.facts
     metadata = plugin.metadata or {}
     machine = metadata.get("AOTI_MACHINE")
     severity: Severity = "warning" if context.target.machine is None else "error"
     if machine and machine != plugin.elf.header.machine_name:
-        yield Report(
+        yield RuleResult(
             f"its metadata says AOTI_MACHINE={machine}, but the file is for {plugin.elf.header.machine_name}",
             "keep the plugin and its metadata together; make the package again",
             ("AOTI_MACHINE",),
@@ -105,13 +122,13 @@ def metadata_disagrees(context: Context) -> Iterator[Report]:
     cuda = cuda_calls(plugin)
     if device == "cpu" and (cuda or plugin.gpu):
         proof = f"calls {listed(cuda)}" if cuda else f"holds {counted(len(plugin.gpu), 'piece')} of GPU code"
-        yield Report(
+        yield RuleResult(
             f"its metadata says AOTI_DEVICE_KEY=cpu, but it {proof}",
             "keep the plugin and its metadata together; make the package again",
             ("AOTI_DEVICE_KEY",),
         )
     if device == "cuda" and not cuda and not plugin.gpu:
-        yield Report(
+        yield RuleResult(
             "its metadata says AOTI_DEVICE_KEY=cuda, but it neither calls CUDA nor holds GPU code",
             "keep the plugin and its metadata together; make the package again",
             ("AOTI_DEVICE_KEY",),
@@ -119,7 +136,7 @@ def metadata_disagrees(context: Context) -> Iterator[Report]:
     capability = metadata.get("AOTI_COMPUTE_CAPABILITY", "").replace(".", "")
     cubins = {image.architecture for image in plugin.gpu if image.kind == "cubin" and image.architecture}
     if capability.isascii() and capability.isdigit() and cubins and int(capability[:9]) not in cubins:
-        yield Report(
+        yield RuleResult(
             f"its metadata says AOTI_COMPUTE_CAPABILITY={capability}, but its GPU code is for "
             f"{listed([f'sm_{sm}' for sm in sorted(cubins)])}",
             "keep the plugin and its metadata together; make the package again",
