@@ -10,6 +10,7 @@ from aoti_abi.errors import AotiError, InvalidProgram, NotSupported
 from aoti_executor.call_spec import LEAF, CallSpec, Tree
 from aoti_inspect.artifacts import open_artifact
 from aoti_inspect.source import open_file
+from aoti_inspect.wording import some
 
 if TYPE_CHECKING:
     from aoti_abi.names import FQN
@@ -144,12 +145,20 @@ def open_source(
         raise
 
 
+#: What no exporter writes, by kind of `aoti_inspect.artifacts.package_fact.PackageFact`.
+_HOSTILE = {
+    "refused-names": "members have unsafe names or are links",
+    "shared-bytes": "members share bytes with others",
+}
+
+
 def _refuse_hostile(artifact: Artifact) -> None:
     """Raise for a package that was made to mislead: inspection reads it, nothing is run out of it."""
-    for anomaly in artifact.anomalies:
-        if anomaly.code_hint in ("unsafe-member-name", "overlapping-members"):
+    for fact in artifact.facts:
+        what = _HOSTILE.get(fact.kind)
+        if what:
             raise InvalidProgram(
-                f"nothing is loaded from this package: {anomaly.message}",
+                f"nothing is loaded from this package, as {what}: {some(fact.names)}",
                 path=artifact.path,
                 hint="find out who made it; `aoti-inspect` shows what is in it without loading it",
             )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from aoti_abi.errors import AotiError
-    from aoti_inspect.artifacts.anomaly import Anomaly
+    from aoti_inspect.artifacts.package_fact import PackageFact
     from aoti_inspect.artifacts.plugin import ArtifactPlugin
     from aoti_inspect.artifacts.program import NamedBlob, Value
 
@@ -109,7 +109,7 @@ class Artifact:
         path: as it was given.
         kind: what it is, by its content.
         models: by name, in the artifact's order.
-        anomalies: what is wrong with it but does not keep it from being read.
+        facts: what was noted about it as a whole; rules decide what it means.
         summary: ``(label, text)`` facts about the package as a whole, for reports.
         companions: other files that were read with it (``.ptd``, ``.blob``).
         named_data: the named data of a ``.pte`` and its ``.ptd`` files, by key; empty elsewhere.
@@ -121,7 +121,7 @@ class Artifact:
         kind: Kind,
         models: dict[str, Model],
         *,
-        anomalies: tuple[Anomaly, ...] = (),
+        facts: tuple[PackageFact, ...] = (),
         summary: tuple[tuple[str, str], ...] = (),
         companions: tuple[str, ...] = (),
         named_data: dict[str, NamedBlob] | None = None,
@@ -130,7 +130,7 @@ class Artifact:
         self.path = path
         self.kind: Kind = kind
         self.models = models
-        self.anomalies = anomalies
+        self.facts = facts
         self.summary = summary
         self.companions = companions
         self.named_data = named_data or {}

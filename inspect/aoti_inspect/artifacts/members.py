@@ -10,7 +10,7 @@ import stat
 from typing import TYPE_CHECKING, Protocol
 
 from aoti_abi.errors import AccessFailed, AotiError, InvalidState, NotFound, NotSupported
-from aoti_inspect.artifacts.anomaly import Anomaly
+from aoti_inspect.artifacts.package_fact import PackageFact
 from aoti_inspect.artifacts.sidecars import read_file
 from aoti_inspect.artifacts.zip_archive import ZipArchive
 from aoti_inspect.source import Location, open_file
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         """Members by their name relative to the package, with ``/`` between folders."""
 
         name: str
-        anomalies: tuple[Anomaly, ...]
+        facts: tuple[PackageFact, ...]
 
         def names(self) -> list[str]:
             """Return the members' names."""
@@ -58,7 +58,7 @@ class ZipMembers:
         self.name = source.name
         self._source = source
         self._archive = ZipArchive(source)
-        self.anomalies = self._archive.directory.anomalies
+        self.facts = self._archive.directory.facts
 
     def names(self) -> list[str]:
         """Return the members' names in the archive's order."""
@@ -118,10 +118,9 @@ class FolderMembers:
         self._links: list[str] = []
         self._closed = False
         self._walk(path, "", 0)
-        self.anomalies: tuple[Anomaly, ...] = ()
+        self.facts: tuple[PackageFact, ...] = ()
         if self._links:
-            message = f"{len(self._links)} symbolic links are not followed: {', '.join(self._links[:3])}"
-            self.anomalies = (Anomaly("link-in-folder", message, tuple(self._links)),)
+            self.facts = (PackageFact("links", tuple(self._links)),)
 
     def _walk(self, folder: str, prefix: str, depth: int) -> None:
         if depth > _MAX_DEPTH:

@@ -24,6 +24,7 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
         AotiError: the artifact is a plugin by itself, and can't be read.
     """
     plugins: list[PluginAudit] = []
+    unread: list[tuple[str, str]] = []
     summary = artifact.summary
     for plugin in artifact.plugins:
         try:
@@ -34,10 +35,7 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
         except AotiError as error:  # noqa: PERF203 - the others are still to be audited
             if artifact.kind == "plugin":
                 raise
-            from aoti_inspect.artifacts.anomaly import Anomaly
-
-            message = f"{plugin.name}: {error.message}"
-            artifact.anomalies += (Anomaly("unreadable-member", message, (plugin.name,)),)
+            unread.append((plugin.name, error.message))
     facts_of_all = tuple(audit.facts for audit in plugins)
     findings: list[Finding] = []
     not_checked: list[NotChecked] = []
@@ -46,7 +44,7 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
         from aoti_inspect.rules.registry import PackageContext, run_rules
 
         findings, not_checked = run_rules(
-            PackageContext(artifact, settings.target, facts_of_all), package_rules()
+            PackageContext(artifact, settings.target, facts_of_all, tuple(unread)), package_rules()
         )
     return ArtifactAudit(
         artifact.path,
@@ -63,9 +61,10 @@ def _is_package(artifact: Artifact, facts: PluginFacts) -> bool:
     plugin = artifact.plugins[0] if artifact.kind == "plugin" else None
     return (
         plugin is None
+        or bool(artifact.facts)
         or plugin.weights.kind != "none"
         or plugin.extern_nodes is not None
-        or any(symbol.name == PROXY_EXECUTOR for symbol in facts.elf.undefined)
+        or facts.imports.has(PROXY_EXECUTOR)
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from aoti_abi.errors import AotiError, InvalidArgument, InvalidState, NotFound, NotSupported
 from aoti_inspect.artifacts import open_artifact
 from aoti_inspect.artifacts.facts import facts_of
+from aoti_inspect.artifacts.package_fact import PackageFact
 from aoti_inspect.auditing.path import audit_path
 from aoti_inspect.auditing.result import Settings
 from aoti_inspect.facts.target import Target
@@ -112,7 +113,7 @@ def test_a_wheel_with_plugins(tmp_path: Path, plugin_bytes, artifacts):
         with open_artifact(path) as artifact:
             assert artifact.kind == "zip"
             assert list(artifact.models) == ["pkg/model.so", "pkg/inner.pt2:model", "pkg/two.pte:forward"]
-            assert [entry.code_hint for entry in artifact.anomalies] == ["not-elf", "unreadable-member"]
+            assert [entry.kind for entry in artifact.facts] == ["no-elf", "unreadable"]
             assert artifact.models["pkg/inner.pt2:model"].plugin.read() == plugin_bytes
             plugin = artifact.models["pkg/two.pte:forward"].plugin
             assert plugin.weights.kind == "blob"
@@ -167,16 +168,16 @@ def test_a_folder_of_plugins(tmp_path: Path, plugin_bytes):
         assert sorted(artifact.models) == ["b.so", "deep/a.so.1"]
         assert artifact.models["b.so"].plugin.weights.size == 1
         assert artifact.models["b.so"].plugin.location.path == str(tmp_path / "b.so")
-        assert [entry.code_hint for entry in artifact.anomalies] == ["link-in-folder"]
+        assert [entry.kind for entry in artifact.facts] == ["links"]
 
 
 def test_without_a_plugin_all_libraries_are_listed(tmp_path: Path):
     path = write_zip(tmp_path / "x.zip", {"a.so": b"\x7fELF" + b"\0" * 60, "b.txt": b""})
     with open_artifact(path) as artifact:
         assert list(artifact.models) == ["a.so"]
-        assert [entry.code_hint for entry in artifact.anomalies] == ["no-plugin"]
+        assert [entry.kind for entry in artifact.facts] == ["bundle-without-plugins"]
     with open_artifact(write_zip(tmp_path / "y.zip", {"b.txt": b""})) as artifact:
-        assert "no library at all" in artifact.anomalies[0].message
+        assert artifact.facts == (PackageFact("bundle-without-plugins"),)
     (tmp_path / "empty").mkdir()
     assert open_artifact(str(tmp_path / "empty")).models == {}
 
@@ -187,7 +188,7 @@ def test_an_archive_after_a_script_is_found_by_its_end(tmp_path: Path, plugin_by
     path.write_bytes(b"#!/bin/sh\nexit 1\n" + (tmp_path / "m.pt2").read_bytes())
     with open_artifact(str(path)) as artifact:
         assert artifact.model().plugin.read() == plugin_bytes
-        assert [entry.code_hint for entry in artifact.anomalies] == ["leading-data"]
+        assert [entry.kind for entry in artifact.facts] == ["bytes-before"]
         location = artifact.model().plugin.location
         assert path.read_bytes()[location.offset :][: location.size] == plugin_bytes
 
