@@ -90,6 +90,12 @@ class Model(NamedTuple):
         delegates = {plugin.delegate.number for plugin in self.plugins if plugin.delegate is not None}
         if len(self.plugins) == 1 and self.plugins[0].variant is None:
             return self.plugins[0]
+        if not delegates:
+            raise NotSupported(
+                f"{self.name!r} has {len(self.plugins)} libraries, and loaders differ in which they take: "
+                f"{', '.join(plugin.name for plugin in self.plugins)}",
+                hint="pack each model under a name of its own",
+            )
         if len(delegates) != 1:
             raise NotSupported(
                 f"{self.name!r} has {len(self.plugins)} plugins, so one must be named: "

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 #: What a plugin's dynamic string table contains, and hardly anything else does.
 _MARK = b"AOTInductorModelContainer"
 _WINDOW = 1 << 20
-_SEARCHED = 64 << 20
+#: How much of all the libraries in a bundle is searched, bytes: some seconds' worth.
+_SEARCHED = 8 << 30
 
 
 def read_bundle(members: Members, *, folder: bool) -> Artifact:
@@ -36,7 +37,7 @@ def read_bundle(members: Members, *, folder: bool) -> Artifact:
     for name in plugins or libraries:
         content = SidecarFile(members, name, verify=True)
         models[name] = model_of(content, name, Beside(members, name))
-    nested = [name for name in names if name.endswith(NESTED_SUFFIXES)]
+    nested = [name for name in names if name.lower().endswith(NESTED_SUFFIXES)]
     opened: list[Closable] = []
     for name in nested:
         models.update(_nested(members, name, opened, noted))

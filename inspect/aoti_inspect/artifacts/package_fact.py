@@ -15,6 +15,8 @@ if TYPE_CHECKING:
         "bundle-without-plugins",
         "bytes-after",
         "bytes-before",
+        "control-characters",
+        "later-end-record",
         "library-without-bytes",
         "links",
         "marker-absent",

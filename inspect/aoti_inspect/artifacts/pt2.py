@@ -18,12 +18,14 @@ from aoti_inspect.artifacts.external_weights import BlobWeights, ExternalWeights
 from aoti_inspect.artifacts.package_fact import PackageFact
 from aoti_inspect.artifacts.plugin import ArtifactPlugin
 from aoti_inspect.artifacts.sidecars import MAX_JSON, SidecarFile, Sidecars, read_extern_nodes
+from aoti_inspect.artifacts.zip_names import has_control
 
 if TYPE_CHECKING:
     from aoti_abi.errors import AotiError
     from aoti_inspect.artifacts.members import Members
 
-_MODEL_FILE = re.compile(r"((?:[^/]+/)?)data/aotinductor/([^/]+)/(.+)")
+#: Names are bytes to PyTorch: one with a line break in it is a file like any other.
+_MODEL_FILE = re.compile(r"((?:[^/]+/)?)data/aotinductor/([^/]+)/(.+)", re.DOTALL)
 _MARKER = re.compile(r"((?:[^/]+/)?)archive_format")
 _EXPORTED = re.compile(r"(?:[^/]+/)?(?:models/([^/]+)\.json|serialized_exported_program\.json)")
 _MAX_MARKER = 256
@@ -66,6 +68,9 @@ def read_package(members: Members, *, unpacked: bool = False) -> Artifact:
     """
     noted = list(members.facts)
     layout = _layout(members, noted, unpacked=unpacked)
+    unprintable = tuple(name for name in members.names() if has_control(name))
+    if unprintable:
+        noted.append(PackageFact("control-characters", unprintable))
     _check_markers(layout)
     models = {name: _read_model(layout, name, files) for name, files in layout.models.items()}
     if not models:
@@ -130,14 +135,13 @@ def _read_model(package: _Package, name: str, files: dict[str, str]) -> Model:
     plugins: tuple[ArtifactPlugin, ...] = ()
     operators: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
-    library = _choose_library(package, name, files, problems)
-    if library is not None:
-        stem = library.removesuffix(".so")
-        nodes = files.get(f"{stem}.json")
+    libraries = _find_libraries(package, name, files, problems)
+    for library in libraries:
+        nodes = files.get(f"{library.removesuffix('.so')}.json")
         if nodes is not None:
             calls = read_extern_nodes(members, nodes)
-            operators, objects = calls.operators, calls.custom_objects
-        plugins = (_plugin(package, name, library, files),)
+            operators, objects = (*operators, *calls.operators), (*objects, *calls.custom_objects)
+        plugins += (_plugin(package, name, library, files),)
     config = files.get("custom_objs_config.json")
     if config is not None:
         content = load_json(members.read(config, MAX_JSON), members.label(config))
@@ -145,29 +149,38 @@ def _read_model(package: _Package, name: str, files: dict[str, str]) -> Model:
     return Model(name, plugins, custom_objects=objects, proxy_operators=operators, problems=tuple(problems))
 
 
-def _choose_library(
+def _find_libraries(
     package: _Package, name: str, files: dict[str, str], problems: list[AotiError]
-) -> str | None:
-    """Return the model's plugin: of several libraries the wrapper, as kernels may come as libraries too."""
+) -> list[str]:
+    """Return what may be the model's plugin: the wrapper, as kernels may come as libraries too.
+
+    Of several wrappers, or several libraries without one, it depends on the loader which it takes: all of
+    them are returned.
+    """
     libraries = [file for file in files if file.endswith(".so")]
     if not libraries:
         problems.append(_no_library(package, name, files))
-        return None
-    wrappers = [file for file in libraries if file.endswith(".wrapper.so")] or libraries
-    chosen = wrappers[-1]
-    if len(wrappers) > 1:
-        package.noted.append(PackageFact("several-libraries", tuple(wrappers), name, (chosen,)))
-    if not package.members.size(files[chosen]):
-        package.noted.append(PackageFact("library-without-bytes", (files[chosen],), name))
+        return []
+    wrappers = [file for file in libraries if file.endswith(".wrapper.so")]
+    candidates = wrappers or libraries
+    if len(candidates) > 1:
+        package.noted.append(
+            PackageFact("several-libraries", tuple(candidates), name, numbers=(len(wrappers),))
+        )
+    found = []
+    for file in candidates:
+        if package.members.size(files[file]):
+            found.append(file)
+            continue
+        package.noted.append(PackageFact("library-without-bytes", (files[file],), name))
         problems.append(
             InvalidProgram(
                 "the library is empty",
-                path=package.members.label(files[chosen]),
+                path=package.members.label(files[file]),
                 hint="packing it failed or was interrupted: export the package again",
             )
         )
-        return None
-    return chosen
+    return found
 
 
 def _no_library(package: _Package, name: str, files: dict[str, str]) -> AotiError:

@@ -95,7 +95,9 @@ def read_directory(source: Source) -> Directory:
     """
     noted: list[PackageFact] = []
     name = source.name
-    end_position, comment = _find_end(source)
+    end_position, comment, last = _find_end(source)
+    if last != end_position:
+        noted.append(PackageFact("later-end-record", numbers=(end_position, last)))
     trailing = source.size - end_position - _END.size - comment
     if trailing:
         noted.append(PackageFact("bytes-after", subject="the end of the archive", numbers=(trailing,)))
@@ -133,19 +135,24 @@ def _tail(source: Source) -> tuple[int, bytes]:
     return base, source.read(base, source.size - base)
 
 
-def _find_end(source: Source) -> tuple[int, int]:
-    """Return where the end record is and its comment's length; one that ends with the file is preferred."""
+def _find_end(source: Source) -> tuple[int, int, int]:
+    """Return where the end record is, its comment's length, and where the last record is.
+
+    A record that ends with the file is preferred. miniz, by which PyTorch reads archives, takes the last one
+    that has room, whatever its comment claims.
+    """
     base, tail = _tail(source)
-    best: tuple[int, int] | None = None
+    last = base + tail.rfind(_END_SIGNATURE, 0, max(0, len(tail) - _END.size + len(_END_SIGNATURE)))
+    best: tuple[int, int, int] | None = None
     position = tail.rfind(_END_SIGNATURE)
     while position >= 0:
         if position + _END.size <= len(tail):
             comment = int.from_bytes(tail[position + 20 : position + 22], "little")
             end = position + _END.size + comment
             if end == len(tail):
-                return base + position, comment
+                return base + position, comment, last
             if end < len(tail) and best is None:
-                best = (base + position, comment)
+                best = (base + position, comment, last)
         position = tail.rfind(_END_SIGNATURE, 0, position)
     if best is None:
         raise InvalidProgram(
@@ -175,6 +182,9 @@ def _totals(source: Source, end_position: int) -> tuple[int, int, int, int]:
         if 0 <= position <= locator_position - _END64.size and source.read(position, 4) == _END64_SIGNATURE:
             break
     else:
+        if count != 0xFFFF and 0xFFFFFFFF not in (size, offset):
+            # What looks like a locator is the end of something else, as a comment: there is no zip64 record.
+            return count, size, offset, end_position
         raise InvalidProgram("the archive's zip64 end record is not where its locator says", path=name)
     values = _END64.unpack(source.read(position, _END64.size))
     disk, directory_disk, here, count, size, offset = values[4:10]

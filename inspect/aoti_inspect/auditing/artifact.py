@@ -31,7 +31,12 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
             facts = facts_of(plugin)
             disagreements, rows = _second_view(plugin, facts, settings)
             summary += rows if artifact.kind == "plugin" else ()
-            plugins.append(audit_plugin(facts, settings, disagreements, origin=plugin))
+            audited = audit_plugin(facts, settings, disagreements, origin=plugin)
+            if artifact.facts:
+                from aoti_inspect.auditing.package_hosts import refuse_layout
+
+                audited = audited._replace(verdicts=refuse_layout(audited.verdicts, artifact))
+            plugins.append(audited)
         except AotiError as error:  # noqa: PERF203 - the others are still to be audited
             if artifact.kind == "plugin":
                 raise

@@ -1,4 +1,4 @@
-"""Rules AOTI610 to AOTI622: whether there is a plugin in a package, and how the package is laid out."""
+"""Rules AOTI610 to AOTI623: whether there is a plugin in a package, and how the package is laid out."""
 
 from __future__ import annotations
 
@@ -106,29 +106,32 @@ def empty_library(context: PackageContext) -> Iterator[RuleResult]:
         yield about(fact, f"the library of model {fact.subject!r} is empty", "export the package again")
 
 
-@package_rule("AOTI614", "several-libraries", "warning")
+@package_rule("AOTI614", "several-libraries", "error")
 def several_libraries(context: PackageContext) -> Iterator[RuleResult]:
-    """A model has several libraries, so that which one is loaded depends on the reader.
+    """A model has several libraries, so that which one is loaded depends on the loader.
 
     ## Why it matters
-    PyTorch's loader takes the one that it meets last. Kernels may come as libraries too, but then exactly
-    one is called `*.wrapper.so`.
+    Of several libraries PyTorch 2.13 loads the first, older versions the last; of several wrappers 2.13 loads
+    none. Kernels may come as libraries too, but then exactly one is called `*.wrapper.so`.
 
     ## How it is checked
-    The `.so` members of one model, of which more than one could be the wrapper.
+    The `.so` members of one model, of which more than one could be the plugin. Each is audited.
 
     ## How to fix it
     Export into a new package instead of adding to an old one.
 
     ## Reports it prevents
-    A stale model that keeps answering after a new one was exported.
+    A stale model that keeps answering after a new one was exported; an audit of one library where another is
+    loaded.
     """
     for fact in context.noted("several-libraries"):
-        message = (
-            f"model {fact.subject!r} has {len(fact.names)} libraries; PyTorch loads the one it finds last, "
-            f"{fact.details[0]!r}"
+        what, taken = ("wrappers", "none") if fact.numbers[0] else ("libraries", "the first")
+        yield about(
+            fact,
+            f"model {fact.subject!r} has {len(fact.names)} {what}: {some(fact.names)}; PyTorch 2.13 loads "
+            f"{taken}, older versions the last",
+            "pack each model under a name of its own",
         )
-        yield about(fact, message, "pack each model under a name of its own")
 
 
 @package_rule("AOTI615", "missing-metadata", "error")
@@ -261,22 +264,35 @@ def stray_data(context: PackageContext) -> Iterator[RuleResult]:
 
     ## Why it matters
     A download that was joined, a signature that was appended, or an attempt to be two kinds of file at
-    once. Some readers accept that, others do not.
+    once. Some readers accept that, others do not, or find another archive in the same file: an error where
+    PyTorch is one of them.
 
     ## How it is checked
-    Where the archive's end record or the program's header says the file ends, against its size.
+    Where the archive's end record or the program's header says the file ends, against its size; where the
+    directory lies, against the offset in the end record, which PyTorch believes; whether a later end record,
+    which PyTorch would take, follows the one that describes the archive.
 
     ## How to fix it
     Write the file again without them.
 
     ## Reports it prevents
-    A file that one tool reads and another calls corrupt.
+    A file that one tool reads and another calls corrupt, or takes for another.
     """
     remedy = "copy the file again, or write it without what was added"
-    for fact in context.noted("bytes-after"):
+    package = context.artifact.kind in ("pt2", "exported program")
+    later = context.noted("later-end-record")
+    for fact in context.noted("bytes-after") if not later else ():
         yield about(fact, f"{fact.numbers[0]} bytes follow {fact.subject}", remedy)
     for fact in context.noted("bytes-before"):
-        yield about(fact, f"{fact.numbers[0]} bytes precede the archive", remedy)
+        misled = package or bool(fact.within)
+        message = f"{fact.numbers[0]} bytes precede the archive"
+        if misled:
+            message += ", and its directory is not at the offset that PyTorch reads it from"
+        yield about(fact, message, remedy, "error" if misled else None)
+    for fact in later:
+        ours, last = fact.numbers
+        message = f"its end record at byte {ours} is followed by another at byte {last}, which PyTorch takes"
+        yield about(fact, message, remedy, "error")
 
 
 @package_rule("AOTI622", "archive-layout", "warning")
@@ -308,3 +324,26 @@ def archive_layout(context: PackageContext) -> Iterator[RuleResult]:
     for fact in context.noted("marker-unknown"):
         shown, known = fact.details
         yield about(fact, f"its {fact.subject} is {shown!r}; only {known!r} is known", remedy)
+
+
+@package_rule("AOTI623", "control-character-in-name", "error")
+def control_character_in_name(context: PackageContext) -> Iterator[RuleResult]:
+    """A member's name has a control character in it.
+
+    ## Why it matters
+    Tools that list names by lines, or match them with patterns, see other names than PyTorch, which takes
+    every byte. No exporter writes such names.
+
+    ## How it is checked
+    Each name of the package, for the characters below space and DEL.
+
+    ## How to fix it
+    Find out who made the package; export it again.
+
+    ## Reports it prevents
+    A library that PyTorch loads and that no check looked at.
+    """
+    for fact in context.noted("control-characters"):
+        number = counted(len(fact.names), "member")
+        message = f"the names of {number} have control characters: {some(fact.names)}"
+        yield about(fact, message, "export the package again; find out who made this one")
