@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: What a plugin's dynamic string table contains, and hardly anything else does.
 _MARK = b"AOTInductorModelContainer"
 _WINDOW = 1 << 20
-#: How much of all the libraries in a bundle is searched, bytes: some seconds' worth.
+#: How much of a library is searched, bytes: tools that rewrite ELF files put the names at the end.
 _SEARCHED = 8 << 30
 
 
@@ -69,15 +69,17 @@ def _is_elf(members: Members, name: str, noted: list[PackageFact]) -> bool:
 
 
 def _mentions_container(members: Members, name: str, noted: list[PackageFact]) -> bool:
-    """Whether the first of a member's bytes name the container API, without inflating all of it at once."""
+    """Whether a member's bytes name the container API, without inflating all of it at once."""
     end = b""
     try:
         for number, piece in enumerate(members.pieces(name, _WINDOW)):
             text = end + piece
             if _MARK in text:
                 return True
-            if number * _WINDOW > _SEARCHED:
-                break
+            if (number + 1) * _WINDOW >= _SEARCHED:
+                reason = f"its first {_SEARCHED >> 30} GiB do not tell what it is: audit it by itself"
+                noted.append(PackageFact("unreadable", (name,), name, (reason,)))
+                return False
             end = text[1 - len(_MARK) :]
     except AotiError as error:
         noted.append(PackageFact("unreadable", (name,), name, (error.message,)))

@@ -80,9 +80,9 @@ class ZipMembers:
         """Return a member's bytes; see `ZipArchive.read` for the errors."""
         return self._archive.read(name, limit=limit, verify=verify)
 
-    def open(self, name: str) -> Source:
+    def open(self, name: str, *, verify: bool = False) -> Source:
         """Return a member's bytes as a source; see `ZipArchive.open` for the errors."""
-        return self._archive.open(name)
+        return self._archive.open(name, verify=verify)
 
     def pieces(self, name: str, size: int) -> Iterator[bytes]:
         """Yield a member's bytes, ``size`` at a time; see `ZipArchive.pieces`."""
@@ -172,7 +172,7 @@ class FolderMembers:
         self._check(name)
         return read_file(self.label(name), limit)
 
-    def open(self, name: str) -> Source:
+    def open(self, name: str, *, verify: bool = False) -> Source:  # noqa: ARG002 - as the protocol has it
         """Open a file; see `open_file` for the errors.
 
         Raises:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_abi.errors import AotiError, InvalidArgument, InvalidState, NotFound, NotSupported
+from aoti_abi.errors import AotiError, InvalidArgument, InvalidProgram, InvalidState, NotFound, NotSupported
 from aoti_inspect.artifacts import open_artifact
 from aoti_inspect.artifacts.facts import facts_of
 from aoti_inspect.artifacts.package_fact import PackageFact
@@ -221,3 +221,37 @@ def test_nothing_stays_open(tmp_path: Path, plugin_bytes, artifacts):
         open_artifact(str(bad))
     assert len(os.listdir("/proc/self/fd")) == before
     assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+
+
+@pytest.mark.parametrize("name", ["pkg/m.PT2", "pkg/M.SO", "pkg/m.pt2"])
+def test_names_count_in_any_case(tmp_path: Path, plugin_bytes, name):
+    inner = Path(write_zip(tmp_path / "inner", package_members(plugin_bytes))).read_bytes()
+    members = {"a.so": plugin_bytes, name: plugin_bytes if name.endswith("SO") else inner}
+    with open_artifact(write_zip(tmp_path / "x.whl", members)) as artifact:
+        assert len(artifact.plugins) == 2
+
+
+def test_a_library_is_searched_to_its_end(tmp_path: Path, plugin_bytes, monkeypatch):
+    """Tools that rewrite a library move its names to the end."""
+    late = b"\x7fELF" + bytes(60) + bytes(70 << 20) + b"AOTInductorModelContainerRun"
+    path = write_zip(tmp_path / "x.zip", {"a.so": plugin_bytes, "late.so": late}, zipfile.ZIP_DEFLATED)
+    with open_artifact(path) as artifact:
+        assert list(artifact.models) == ["a.so", "late.so"]
+    monkeypatch.setattr("aoti_inspect.artifacts.bundle._SEARCHED", 8 << 20)
+    with open_artifact(path) as artifact:
+        assert [(fact.kind, fact.names) for fact in artifact.facts] == [("unreadable", ("late.so",))]
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_changed_byte_of_a_stored_plugin_is_found_by_an_audit(tmp_path: Path, plugin_bytes, in_memory):
+    path = Path(write_zip(tmp_path / "m.pt2", package_members(plugin_bytes)))
+    data = bytearray(path.read_bytes())
+    data[data.find(plugin_bytes) + len(plugin_bytes) // 2] ^= 1
+    path.write_bytes(data)
+    content = bytes(data) if in_memory else None
+    with (
+        open_artifact(str(path), content=content) as artifact,
+        pytest.raises(InvalidProgram, match="checksum"),
+        artifact.model().plugin.open_source(),
+    ):
+        pass
