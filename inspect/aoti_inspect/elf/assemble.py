@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from aoti_inspect.elf.image import ElfImage
 
 _MAX_INTERPRETER = 4096
+#: Undefined symbols that are listed. PyTorch's own largest libraries have some ten thousand.
+MAX_UNDEFINED = 1 << 15
+#: Names of the container API that are looked up through the hash table; it has fifty.
+_MAX_LOOKUPS = 256
 
 
 def assemble(image: ElfImage) -> ElfFacts:
@@ -77,6 +81,7 @@ def assemble(image: ElfImage) -> ElfFacts:
         debug_info=any(section.name.startswith((".debug_", ".zdebug_")) for section in sections or ()),
         anomalies=image.anomalies,
         unusable=image.unusable,
+        not_read=image.budget.given_up,
     )
 
 
@@ -85,6 +90,9 @@ def _undefined(image: ElfImage) -> tuple[Symbol, ...]:
     names, info, _ = table.columns
     versions = table.versions
     indices = table.columns.undefined()
+    if len(indices) > MAX_UNDEFINED:
+        image.budget.give_up(f"the undefined symbols: {len(indices)}, of which {MAX_UNDEFINED} were read")
+        del indices[MAX_UNDEFINED:]
     column = versions.column(indices[-1] + 1) if indices else None
     symbols = []
     for index in indices:
@@ -126,7 +134,9 @@ def _check_names(image: ElfImage) -> None:
 
 def _check_hash(image: ElfImage, names: tuple[str, ...]) -> None:
     lost = [
-        name for name in names if image.symbol_table.hashed(name.encode("utf-8", "surrogateescape")) is None
+        name
+        for name in sorted(names, key=lambda name: name not in REQUIRED)[:_MAX_LOOKUPS]
+        if image.symbol_table.hashed(name.encode("utf-8", "surrogateescape")) is None
     ]
     if lost:
         image.note(

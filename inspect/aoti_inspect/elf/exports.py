@@ -93,7 +93,8 @@ def summarize(columns: Columns, strings: StringTable) -> ExportSummary:
     weak = _sort(data, columns.exported(_NOT_GLOBAL))
     total = both(columns.defined, columns.info.translate(NOT_LOCAL)).count(1)
     known = sum(map(len, strong)) + sum(map(len, weak))
-    others = (name for name in columns.exported(NOT_LOCAL) if not any(_sort(data, (name,))))
+    sorted_out = {name for names in (*strong, *weak) for name in names} if total > known else set()
+    others = (name for name in columns.exported(NOT_LOCAL) if name not in sorted_out)
     return ExportSummary(
         total=total,
         container=_texts(strong[_OF_CONTAINER] + weak[_OF_CONTAINER], strings),

@@ -1,0 +1,88 @@
+"""What the audit of one file may cost, counted and not timed.
+
+A hostile file of a few kilobytes can keep a reader busy for hours: tables that lie over each other, searches
+of every name in every folder, members that inflate a thousandfold. So whatever is done more than once for a
+byte of the file is charged here. The allowance grows with the file; the unit, a step, is about a microsecond
+of work. Counts do not depend on the machine, so that the same file always gives the same report.
+"""
+
+from __future__ import annotations
+
+from aoti_abi.errors import NotSupported
+
+#: Steps that any file may cost, however small it is: half a second.
+BASE_STEPS = 500_000
+#: Bytes of the file that buy one step more: 2 seconds for 100 MB.
+BYTES_PER_STEP = 50
+#: Bytes that are searched, inflated or compared in one step.
+BYTES_IN_A_STEP = 500
+#: Sentences that are kept about what was given up; more say nothing new.
+_MOST_SENTENCES = 16
+
+
+class TooComplex(NotSupported):
+    """Something was not read to its end, since that would cost too much: it was not checked."""
+
+
+class Budget:
+    """The allowance of one audit.
+
+    Args:
+        size: bytes of the file that is audited.
+
+    Attributes:
+        allowed: steps that the audit may cost.
+        spent: those that it cost so far.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.allowed = BASE_STEPS + max(size, 0) // BYTES_PER_STEP
+        self.spent = 0
+        self._given_up: dict[str, None] = {}
+
+    def spend(self, steps: int, what: str) -> None:
+        """Charge some work before it is done.
+
+        Raises:
+            TooComplex: the allowance is used up; ``what`` names the work ("the search for libraries").
+        """
+        self.spent += steps
+        if self.spent > self.allowed:
+            raise TooComplex(f"{what} was given up: the file costs more than {self.allowed} steps")
+
+    def spend_bytes(self, size: int, what: str) -> None:
+        """Charge a pass over ``size`` bytes; raises as `spend`."""
+        self.spend(size // BYTES_IN_A_STEP, what)
+
+    def share(self, what: str, most: int, unit: str) -> Share:
+        """Return a part of the allowance: ``most`` units of one kind of work ("notes")."""
+        return Share(self, what, most, unit)
+
+    def give_up(self, sentence: str) -> None:
+        """Remember that something was not looked at to its end."""
+        if len(self._given_up) < _MOST_SENTENCES:
+            self._given_up[sentence] = None
+
+    @property
+    def given_up(self) -> tuple[str, ...]:
+        """What was not looked at to its end, one sentence each."""
+        return tuple(self._given_up)
+
+
+class Share:
+    """A counter with an end: what goes beyond it is given up, and said so once."""
+
+    def __init__(self, budget: Budget, what: str, most: int, unit: str) -> None:
+        self._budget = budget
+        self._sentence = f"{what}: more than {most} {unit}"
+        self._left = min(most, max(budget.allowed - budget.spent, 0))
+
+    def take(self, number: int = 1) -> bool:
+        """Count ``number`` units; return whether they are still within the share."""
+        if number > self._left:
+            self._left = 0
+            self._budget.give_up(self._sentence)
+            return False
+        self._left -= number
+        self._budget.spent += number
+        return True
