@@ -34,7 +34,7 @@ def measure(path: str) -> tuple[float, int, str]:
         resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
         resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 
-    command = [sys.executable, "-m", "aoti_inspect", "--fail-on", "never", "--format", "json", "-j", "1", path]
+    command = [sys.executable, "-m", "aoti_inspect", "--format", "json", "-j", "1", path]
     child = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=limit, text=True
     )

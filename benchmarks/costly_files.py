@@ -53,11 +53,11 @@ class Library:
         self.versions.append(version)
 
     def needs(self, library: bytes, names: list[bytes]) -> None:
-        out = struct.pack("<HHIII", 1, len(names) & 0xFFFF, self.string(library), 16, 0)
+        out = bytearray(struct.pack("<HHIII", 1, len(names) & 0xFFFF, self.string(library), 16, 0))
         for number, name in enumerate(names):
             step = 16 if number + 1 < len(names) else 0
             out += struct.pack("<IHHII", 0, 0, (number + 2) & 0x7FFF, self.string(name), step)
-        self.tables.append((DT_VERNEED, out))
+        self.tables.append((DT_VERNEED, bytes(out)))
         self.dynamic.append((DT_VERNEEDNUM, 1))
 
     def build(self) -> bytes:
@@ -100,19 +100,19 @@ class Library:
             names_at = put(section_names)
             headers.append(struct.pack("<IIQQQQIIQQ", 1, 3, 0, 0, names_at, len(section_names), 0, 0, 1, 0))
             section_at = put(b"".join(headers))
-        program = struct.pack("<IIQQQQQQ", PT_LOAD, 5, 0, BASE, BASE, end, end, 0x1000)
-        program += struct.pack(
+        program = [struct.pack("<IIQQQQQQ", PT_LOAD, 5, 0, BASE, BASE, end, end, 0x1000)]
+        program.append(struct.pack(
             "<IIQQQQQQ", PT_DYNAMIC, 6, dynamic_at, *(BASE + dynamic_at,) * 2, *(len(dynamic),) * 2, 8
-        )
+        ))
         for kind, flags, offset, address, size in self.segments:
             where = blob if offset < 0 else offset
-            program += struct.pack("<IIQQQQQQ", kind, flags, where, address, address, size, size, 4)
+            program.append(struct.pack("<IIQQQQQQ", kind, flags, where, address, address, size, size, 4))
         sections = len(self.sections) + 2 if self.sections else 0
         header = b"\x7fELF\2\1\1" + bytes(9)
         header += struct.pack(
             "<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, section_at, 0, 64, 56, count, 64, sections, max(sections - 1, 0)
         )
-        return header + program + bytes(body)
+        return b"".join((header, *program, body))
 
     def _offsets(self) -> list[int]:
         return [struct.unpack_from("<I", symbol)[0] for symbol in self.symbols]

@@ -13,7 +13,7 @@ from aoti_abi.features import evaluate
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.auditing.result import SCHEMA_VERSION
 from aoti_inspect.facts.compiler import fingerprint
-from aoti_inspect.text import printable
+from aoti_inspect.text import printable_json
 
 if TYPE_CHECKING:
     from aoti_abi.errors import AotiError
@@ -41,17 +41,7 @@ def document(audits: list[ArtifactAudit], *, version: str, target: Target, code:
 def dumps(value: Json, *, indent: int | None = None) -> str:
     """Serialise, in one line unless ``indent`` is given; undecodable bytes become backslash escapes."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return _escape_surrogates(text)
-    return text
-
-
-def _escape_surrogates(text: str) -> str:
-    # JSON in an artifact can spell any surrogate ("\ud800"), not only those that stand for bytes. Inside a
-    # JSON string the backslash itself must be escaped, so that a parser gives back "\xff" or "\ud800".
-    return "".join(f"\\{printable(char)}" if 0xD800 <= ord(char) <= 0xDFFF else char for char in text)
+    return printable_json(text)
 
 
 def schema_text() -> str:
