@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _MAX_INTERPRETER = 4096
 #: Undefined symbols that are listed. PyTorch's own largest libraries have some ten thousand.
-MAX_UNDEFINED = 1 << 15
+MAX_UNDEFINED = 1 << 14
 #: Names of the container API that are looked up through the hash table; it has fifty.
 _MAX_LOOKUPS = 256
 
@@ -32,7 +32,7 @@ def assemble(image: ElfImage) -> ElfFacts:
     table = image.symbol_table
     try:
         undefined = _undefined(image)
-        exports = summarize(table.columns, image.strings)
+        exports = summarize(table.columns, image.strings, image.budget)
         _check_names(image)
         needs = _version_needs(image, undefined)
     except InvalidProgram as error:

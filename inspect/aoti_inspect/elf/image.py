@@ -112,14 +112,29 @@ class ElfImage:
 
     def contains(self, text: bytes) -> bool:
         """Whether the first `MAX_SEARCH` bytes of the segments that can't be written hold ``text``."""
-        budget = MAX_SEARCH
-        for segment in self.segments:
-            if segment.type == "LOAD" and "W" not in segment.flags and budget > 0:
-                size = min(segment.file_size, budget)
-                budget -= size
-                if self.source.find(text, segment.offset, segment.offset + size) >= 0:
-                    return True
+        left = MAX_SEARCH
+        for start, end in self.read_only:
+            if self.source.find(text, start, min(end, start + left)) >= 0:
+                return True
+            left -= end - start
+            if left <= 0:
+                break
         return False
+
+    @cached_property
+    def read_only(self) -> tuple[tuple[int, int], ...]:
+        """Where the bytes are that are mapped and can't be written: start and end, no byte twice."""
+        found: list[tuple[int, int]] = []
+        behind = 0
+        for start, end in sorted(
+            (segment.offset, segment.offset + segment.file_size)
+            for segment in self.segments
+            if segment.type == "LOAD" and "W" not in segment.flags
+        ):
+            if end > behind:
+                found.append((max(start, behind), end))
+                behind = end
+        return tuple(found)
 
     @cached_property
     def dynamic(self) -> Dynamic | None:

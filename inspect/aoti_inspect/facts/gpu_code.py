@@ -97,19 +97,11 @@ def find_cubin_paths(image: ElfImage, facts: ElfFacts) -> tuple[str, ...]:
 def _read_only(image: ElfImage) -> Iterator[tuple[int, int]]:
     """Yield the first `MAX_SEARCH` bytes of what is mapped and can't be written, as ranges, no byte twice."""
     left = MAX_SEARCH
-    behind = 0
-    places = [
-        (segment.offset, segment.offset + segment.file_size)
-        for segment in image.segments
-        if segment.type == "LOAD" and "W" not in segment.flags
-    ]
-    for start, end in sorted(places):
-        begin = max(start, behind)
-        behind = max(behind, end)
-        end = min(end, begin + left)
-        if begin < end:
-            left -= end - begin
-            yield begin, end
+    for start, end in image.read_only:
+        if left <= 0:
+            return
+        yield start, min(end, start + left)
+        left -= end - start
 
 
 def uses_cuda(facts: ElfFacts) -> bool:
