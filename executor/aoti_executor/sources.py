@@ -11,17 +11,19 @@ from aoti_executor.call_spec import LEAF, CallSpec, Tree
 from aoti_executor.input_specs import Extent, InputSpec, specs_from_source, specs_from_strings
 from aoti_executor.openmp import team_limit_from_source
 from aoti_inspect.artifacts import open_artifact
+from aoti_inspect.source import open_file
 
 if TYPE_CHECKING:
     from aoti_abi.names import FQN
     from aoti_executor.container import Container
-    from aoti_inspect.artifacts.artifact import Artifact, Model, Plugin, Value
-    from aoti_inspect.artifacts.weights import Weights
+    from aoti_inspect.artifacts.artifact import Artifact, Model
+    from aoti_inspect.artifacts.external_weights import ExternalWeights
+    from aoti_inspect.artifacts.plugin import ArtifactPlugin
+    from aoti_inspect.artifacts.program import Value
     from aoti_inspect.facts.records import PluginFacts
     from aoti_loader import Plugin as LoadedPlugin
 
 _COPIES = "et_copy::"  # ExecuTorch's copies to and from a device: the plugin's own tensors, elsewhere
-_MAX_SOURCE = 64 << 20
 _WINDOW = 1 << 24
 
 
@@ -36,7 +38,7 @@ class ModelSource:
         output_order: for each of the method's outputs, which of the plugin's it is; None for the same order.
     """
 
-    def __init__(self, artifact: Artifact, model: Model, entry: Plugin, weights: Any) -> None:
+    def __init__(self, artifact: Artifact, model: Model, entry: ArtifactPlugin, weights: Any) -> None:
         self.artifact = artifact
         self.model = model
         self.entry = entry
@@ -80,25 +82,10 @@ class ModelSource:
 
     def load(self, host: str, options: dict[str, Any]) -> LoadedPlugin:
         """Load the plugin into the process; see `aoti_loader.load`."""
-        from aoti_loader import load, load_source
+        from aoti_loader import load
 
         options.setdefault("stacklevel", 4)
-        if self.artifact.kind == "plugin":
-            return load(self.artifact.path, host=host, **options)  # type: ignore[arg-type]
-        from aoti_inspect.elf.source import BufferSource, FileSource
-
-        entry = self.entry
-        metadata = entry.metadata()
-        if entry.location is None:
-            data = BufferSource(entry.read())
-            return load_source(data, entry.name, metadata=metadata, host=host, **options)  # type: ignore[arg-type]
-        path, offset, size = entry.location
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            source = FileSource(descriptor, size, start=offset, name=path)
-            return load_source(source, entry.name, metadata=metadata, host=host, **options)  # type: ignore[arg-type]
-        finally:
-            os.close(descriptor)
+        return load(self.entry, host=host, **options)  # type: ignore[arg-type]
 
     def device(self, facts: PluginFacts) -> str:
         """Return what the plugin was compiled for; a delegate's name says nothing of it."""
@@ -134,7 +121,7 @@ class ModelSource:
     def _sources(self) -> list[bytes]:
         """Return the generated C++ beside the plugin in a package, if it is there."""
         if self._cpp is None:
-            self._cpp = _package_sources(self.artifact, self.entry)
+            self._cpp = _package_sources(self.entry)
         return self._cpp
 
     def bind_weights(self, container: Container) -> None:
@@ -211,7 +198,7 @@ def _refuse_hostile(artifact: Artifact) -> None:
             )
 
 
-def _tensors(weights: Weights, wanted: set[FQN]) -> dict[str, Any]:
+def _tensors(weights: ExternalWeights, wanted: set[FQN]) -> dict[str, Any]:
     """Return the stored tensors that the plugin has, as views of the mapped file."""
     from aoti_executor.views import View, view
 
@@ -266,25 +253,12 @@ def _strides(sizes: tuple[int, ...], order: tuple[int, ...]) -> tuple[int | None
 
 
 def _mapped(path: str) -> memoryview:
-    from aoti_inspect.artifacts.mapped import MappedFile
+    with open_file(path) as source:
+        return source.view()
 
-    return MappedFile(path).view
 
-
-def _package_sources(artifact: Artifact, entry: Plugin) -> list[bytes]:
-    if artifact.kind == "plugin":
-        return _beside(os.path.splitext(artifact.path)[0] + ".cpp")
+def _package_sources(entry: ArtifactPlugin) -> list[bytes]:
     try:
-        return [bytes(text) for text in entry.sources()]
+        return [bytes(text) for text in entry.sources]
     except AotiError:
         return []  # they only add to what is known
-
-
-def _beside(path: str) -> list[bytes]:
-    try:
-        if os.path.getsize(path) > _MAX_SOURCE:
-            return []
-        with open(path, "rb") as stream:
-            return [stream.read(_MAX_SOURCE)]
-    except OSError:
-        return []

@@ -14,13 +14,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aoti_loader.hosts import Host
-from aoti_loader.loading import load, load_source
+from aoti_loader.loading import load
 from aoti_loader.plugin import Lease, Plugin
 
 if TYPE_CHECKING:
     from aoti_loader.probing import Probe, probe
 
-__all__ = ["Host", "Lease", "Plugin", "Probe", "load", "load_source", "probe"]
+__all__ = ["Host", "Lease", "Plugin", "Probe", "load", "probe"]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,7 @@ from aoti_abi.errors import AccessFailed
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aoti_inspect.elf.source import Source
+    from aoti_inspect.source import Source
     from aoti_loader.mending import Patch
 
 #: Larger files are copied to disk, whose pages the system can drop and read again, bytes.

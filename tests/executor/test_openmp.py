@@ -12,7 +12,7 @@ from aoti_abi.errors import InvalidArgument
 from aoti_abi.versions import parse_version
 from aoti_executor import Model
 from aoti_executor.openmp import SAFE_TEAM, hold_teams, needs_limit, team_limit_from_source
-from aoti_inspect.facts.plugin import read_plugin
+from aoti_inspect.artifacts.facts import read_facts
 
 ROOT = Path(__file__).resolve().parents[2]
 TEAM = ROOT / "fixtures" / "structured" / "team.so"
@@ -65,13 +65,13 @@ def test_number_of_threads_is_checked(threads):
 
 
 def test_plugin_without_openmp_code_needs_no_limit():
-    facts = read_plugin(str(MLP))
+    facts = read_facts(str(MLP))
     assert not needs_limit(facts)
     assert hold_teams(facts, None) is None
 
 
 def test_plugins_of_before_2_12_fix_their_teams_themselves():
-    facts = read_plugin(str(TEAM))
+    facts = read_facts(str(TEAM))
     assert needs_limit(facts)
     exports = facts.elf.exports
     names = tuple(name for name in exports.container if parse_version(CONTAINER_API[name].since) <= (2, 8))
@@ -107,7 +107,7 @@ def test_source_tells_how_many_threads_there_is_room_for(sources, limit):
 
 
 def test_limit_from_the_source_is_used():
-    facts = read_plugin(str(TEAM))
+    facts = read_facts(str(TEAM))
     assert hold_teams(facts, None, 16).max_threads == 16
     assert hold_teams(facts, None, 0) is None
     assert hold_teams(facts, 3, 16).max_threads == 3

@@ -14,18 +14,19 @@ from pathlib import Path
 import pytest
 
 from aoti_abi.errors import AccessFailed, AotiError, NotFound, NotSupported
-from aoti_inspect.artifacts.segments import tensor_container
+from aoti_inspect.artifacts.facts import read_facts
+from aoti_inspect.artifacts.segmented_file import open_tensors
 from aoti_inspect.auditing import workers as parallel
 from aoti_inspect.auditing.path import audit_path
 from aoti_inspect.auditing.result import ArtifactAudit, Settings
 from aoti_inspect.command.cli import main
 from aoti_inspect.command.collect import collect
-from aoti_inspect.facts.plugin import read_plugin
 from aoti_inspect.facts.target import Target
 from aoti_inspect.hosts.library_search import LibrarySearch
 from aoti_inspect.hosts.verdicts import judge_all
 from aoti_inspect.reports.json_report import dumps
 from aoti_inspect.reports.text import render
+from aoti_inspect.source import BufferSource
 from aoti_inspect.text import printable_error
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,12 +166,12 @@ def test_pipes_beside_a_plugin_do_not_stop_its_audit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mark", [b"\xff\xfe\x00\x1b", b"FT99", b"abcd"])
 def test_a_tensor_file_of_another_format_is_refused_whatever_its_mark(mark: bytes) -> None:
     with pytest.raises(NotSupported, match="only 'FT01' is known"):
-        tensor_container(memoryview(bytes(4) + mark + bytes(64)), "x.ptd")
+        open_tensors(BufferSource(bytes(4) + mark + bytes(64), "x.ptd"))
 
 
 @pytest.mark.parametrize("name", ["x.pte!a\0b", "x.pte!\ud800", ""])
 def test_a_plugin_under_a_name_that_no_file_can_have_is_judged(name: str) -> None:
-    (verdict,) = judge_all(read_plugin(PLUGIN)._replace(name=name), ("local",), SETTINGS.target)
+    (verdict,) = judge_all(read_facts(PLUGIN)._replace(name=name), ("local",), SETTINGS.target)
     assert verdict.outcome == "will not load"
 
 

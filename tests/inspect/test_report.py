@@ -14,10 +14,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.auditing.path import audit_path
 from aoti_inspect.auditing.result import ArtifactAudit, PluginAudit, Settings
 from aoti_inspect.command.cli import main
-from aoti_inspect.facts.plugin import read_plugin
 from aoti_inspect.facts.records import Weights
 from aoti_inspect.facts.target import Target
 from aoti_inspect.findings import Finding, HostVerdict
@@ -92,7 +92,7 @@ def verdict(host: str, outcome: Any, *reasons: str) -> HostVerdict:
 
 
 def test_versions_with_one_verdict_share_a_line() -> None:
-    facts = read_plugin(PLUGINS[0])
+    facts = read_facts(PLUGINS[0])
     rows = (
         verdict("builtin", "loads"),
         verdict("torch==2.6", "will not load", "torch==2.6 lacks 1 symbol"),
@@ -120,7 +120,7 @@ def test_the_second_view_adds_what_only_sections_hold(
 
 
 def test_remarks_are_shown_only_when_asked_for() -> None:
-    facts = read_plugin(PLUGINS[0])
+    facts = read_facts(PLUGINS[0])
     finding = Finding("AOTI130", "compiled-by", "info", "a remark")
     audit = ArtifactAudit("x.so", "plugin", (PluginAudit(facts, (finding,), (), ()),))
     assert "a remark" not in "\n".join(render(audit))

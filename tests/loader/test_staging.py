@@ -11,7 +11,7 @@ import pytest
 
 import aoti_loader
 from aoti_abi.errors import AccessFailed
-from aoti_inspect.elf.source import BufferSource
+from aoti_inspect.source import BufferSource
 from aoti_loader import staging
 from aoti_loader.mending import Patch
 

@@ -1,44 +1,43 @@
-"""From a plugin in an artifact to its facts, without unpacking it."""
+"""From a plugin that was found to its facts, read where it lies."""
 
 from __future__ import annotations
 
-import os
-
-from aoti_abi.errors import AccessFailed, AotiError
 from aoti_abi.records import TYPE_CHECKING
+from aoti_inspect.artifacts.so_file import open_so_file
 from aoti_inspect.elf.image import ElfImage
-from aoti_inspect.elf.source import BufferSource, FileSource
 from aoti_inspect.facts.plugin import plugin_facts
 
 if TYPE_CHECKING:
-    from aoti_inspect.artifacts.artifact import Plugin
-    from aoti_inspect.elf.source import Source
+    from aoti_inspect.artifacts.plugin import ArtifactPlugin
     from aoti_inspect.facts.records import PluginFacts
+    from aoti_inspect.source import Source
 
 
-def read_facts(plugin: Plugin) -> PluginFacts:
-    """Read a plugin's facts where it lies: in place if it is stored, from memory if it is compressed.
+def facts_of(plugin: ArtifactPlugin, source: Source | None = None) -> PluginFacts:
+    """Read a plugin's facts: in place if it is stored, from memory if it is compressed.
+
+    Args:
+        plugin: of an open artifact.
+        source: its bytes, for who has opened them already.
 
     Raises:
-        AotiError: it can't be had, or is no shared library; see `Plugin.read` and `ElfImage.facts`.
+        AotiError: it can't be had, or is no shared library; see `ArtifactPlugin.open_source` and
+            `ElfImage.facts`.
     """
-    try:
-        metadata = plugin.metadata()
-    except AotiError:
-        metadata = None
-    if plugin.location is None:
-        return _facts(BufferSource(plugin.read()), plugin.name, metadata)
-    place = plugin.location
-    try:
-        descriptor = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise AccessFailed("the file can't be opened", path=place.path, cause=error.strerror) from None
-    try:
-        source = FileSource(descriptor, place.size, start=place.offset, name=plugin.name)
-        return _facts(source, plugin.name, metadata)
-    finally:
-        os.close(descriptor)
+    if source is None:
+        with plugin.open_source() as opened:
+            return facts_of(plugin, opened)
+    image = ElfImage(source, plugin.name)
+    for problem in plugin.metadata_problems:
+        image.note(problem)
+    return plugin_facts(image, metadata=plugin.metadata)
 
 
-def _facts(source: Source, name: str, metadata: dict[str, str] | None) -> PluginFacts:
-    return plugin_facts(ElfImage(source, name), metadata=metadata)
+def read_facts(path: str) -> PluginFacts:
+    """Read the facts of a plugin that is a file of its own, with the metadata beside it, if they are there.
+
+    Raises:
+        AotiError: as `aoti_inspect.source.open_file` and `ElfImage.facts`.
+    """
+    with open_so_file(path) as artifact:
+        return facts_of(artifact.plugins[0])

@@ -9,7 +9,8 @@ from aoti_inspect.rules import all_rules, plugin_rules
 from aoti_inspect.rules.registry import Context, run_rules
 
 if TYPE_CHECKING:
-    from aoti_inspect.artifacts.artifact import Artifact, Plugin
+    from aoti_inspect.artifacts.artifact import Artifact
+    from aoti_inspect.artifacts.plugin import ArtifactPlugin
     from aoti_inspect.auditing.result import Settings
     from aoti_inspect.facts.records import PluginFacts
 
@@ -20,7 +21,7 @@ def audit_plugin(
     disagreements: tuple[str, ...] = (),
     *,
     artifact: Artifact | None = None,
-    entry: Plugin | None = None,
+    entry: ArtifactPlugin | None = None,
 ) -> PluginAudit:
     """Judge the hosts and evaluate the rules.
 

@@ -260,10 +260,10 @@ def _facts(arguments: list[str]) -> int:
     )
     parser.add_argument("path")
     options = parser.parse_args(arguments)
-    from aoti_inspect.facts.plugin import read_plugin
+    from aoti_inspect.artifacts.facts import read_facts
     from aoti_inspect.reports import json_report as report_json
 
-    _write(report_json.dumps(report_json.facts(read_plugin(options.path))) + "\n")
+    _write(report_json.dumps(report_json.facts(read_facts(options.path))) + "\n")
     return 0
 
 

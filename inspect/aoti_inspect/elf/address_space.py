@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.elf.records import Segment
-    from aoti_inspect.elf.source import Source
+    from aoti_inspect.source import Source
 
 
 class AddressSpace:

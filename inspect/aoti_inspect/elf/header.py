@@ -9,7 +9,7 @@ from aoti_inspect.elf.records import ElfHeader, Segment
 from aoti_inspect.file_kind import HEAD, describe, refusal
 
 if TYPE_CHECKING:
-    from aoti_inspect.elf.source import Source
+    from aoti_inspect.source import Source
 
 
 #: Program headers that are read: as many as e_phnum can tell, which is all that the dynamic linker takes.

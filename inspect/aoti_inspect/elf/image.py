@@ -19,9 +19,9 @@ from aoti_inspect.elf.dynamic import MAX_ENTRIES, parse_dynamic
 from aoti_inspect.elf.header import read_header, read_segments
 from aoti_inspect.elf.records import Symbol
 from aoti_inspect.elf.sections import read_sections
-from aoti_inspect.elf.source import BufferSource, Source
 from aoti_inspect.elf.strings import MAX_TABLE, StringTable
 from aoti_inspect.elf.symbol_table import SymbolTable
+from aoti_inspect.source import BufferSource, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from aoti_abi.errors import AotiError, NotFound
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.elf.read import open_elf, open_regular
 from aoti_inspect.facts.cxx_runtime import find_cxx_runtime
 from aoti_inspect.facts.gpu_code import find_cubin_paths, find_gpu_code
 from aoti_inspect.facts.records import PluginFacts
@@ -14,20 +10,6 @@ from aoti_inspect.facts.weights import find_weights
 
 if TYPE_CHECKING:
     from aoti_inspect.elf.image import ElfImage
-
-#: What Inductor calls the metadata of ``STEM.so``: beside ``aot_compile``'s result, and for the wrapper.
-_SIDECARS = ("_metadata.json", ".wrapper_metadata.json")
-_MAX_SIDECAR = 1 << 20
-
-
-def read_plugin(path: str) -> PluginFacts:
-    """Read a plugin, and the metadata that Inductor wrote beside it, if it is there.
-
-    Raises:
-        AotiError: as `open_elf` and `ElfImage.facts`.
-    """
-    with open_elf(path) as image:
-        return plugin_facts(image, metadata=_read_sidecar(image, path))
 
 
 def plugin_facts(image: ElfImage, *, metadata: dict[str, str] | None) -> PluginFacts:
@@ -74,26 +56,3 @@ def parse_metadata(raw: bytes) -> dict[str, str] | str:
         return f"is not JSON: {error}"
     except RecursionError as error:
         return f"nests too deeply: {error}"
-
-
-def _read_sidecar(image: ElfImage, path: str) -> dict[str, str] | None:
-    stem = os.path.splitext(path)[0]
-    for suffix in _SIDECARS:
-        sidecar = stem + suffix
-        try:
-            with open(open_regular(sidecar), "rb") as stream:
-                raw = stream.read(_MAX_SIDECAR + 1)
-        except NotFound:
-            continue
-        except (AotiError, OSError) as error:
-            reason = error.message if isinstance(error, AotiError) else error.strerror
-            image.note(f"the metadata beside the plugin ({sidecar}) cannot be read: {reason}")
-            continue
-        if len(raw) > _MAX_SIDECAR:
-            image.note(f"the metadata beside the plugin ({sidecar}) has more than {_MAX_SIDECAR} bytes")
-            continue
-        metadata = parse_metadata(raw)
-        if isinstance(metadata, dict):
-            return metadata
-        image.note(f"the metadata beside the plugin ({sidecar}) {metadata}")
-    return None

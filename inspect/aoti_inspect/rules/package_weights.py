@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.artifacts.artifact import Model
-    from aoti_inspect.artifacts.weights import WeightTensor
+    from aoti_inspect.artifacts.external_weights import WeightTensor
     from aoti_inspect.rules.registry import Context
 
 

@@ -14,7 +14,8 @@ from aoti_inspect.findings import Finding, NotChecked
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from aoti_inspect.artifacts.artifact import Artifact, Plugin
+    from aoti_inspect.artifacts.artifact import Artifact
+    from aoti_inspect.artifacts.plugin import ArtifactPlugin
     from aoti_inspect.facts.records import PluginFacts
     from aoti_inspect.facts.target import Target
     from aoti_inspect.findings import HostVerdict, Severity
@@ -41,7 +42,7 @@ class Context(NamedTuple):
     verdicts: tuple[HostVerdict, ...]
     disagreements: tuple[str, ...] = ()
     artifact: Artifact | None = None
-    entry: Plugin | None = None
+    entry: ArtifactPlugin | None = None
     siblings: tuple[PluginFacts, ...] = ()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from aoti_abi.errors import InvalidArgument, NotFound
-from aoti_inspect.facts.plugin import read_plugin
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.facts.target import Target
 from aoti_inspect.findings import HostVerdict
 from aoti_inspect.hosts.tables import builtin_host, executorch_host, torch_host
@@ -38,7 +38,7 @@ def plugin_that_calls(compile_library: Compile) -> Callable[..., str]:
 
 
 def verdict(path: str, host: str, target: Target | None = None) -> HostVerdict:
-    (found,) = judge_all(read_plugin(path), (host,), target or Target())
+    (found,) = judge_all(read_facts(path), (host,), target or Target())
     return found
 
 
