@@ -72,7 +72,10 @@ def main() -> int:
         bad = seconds > SLACK * allowed or memory > MOST_MEMORY or outcome not in OUTCOMES.values()
         failed += bad
         mark = "  <-- too much" if bad else ""
-        print(f"{case.name:28} {size:11,} {seconds:8.2f} {allowed:8.2f} {memory >> 20:6}  {outcome}{mark}", flush=True)
+        print(
+            f"{case.name:28} {size:11,} {seconds:8.2f} {allowed:8.2f} {memory >> 20:6}  {outcome}{mark}",
+            flush=True,
+        )
     return 1 if failed else 0
 
 

@@ -15,7 +15,16 @@ from typing import NamedTuple
 
 BASE = 0x400000
 PT_LOAD, PT_DYNAMIC, PT_NOTE = 1, 2, 4
-DT_NEEDED, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT, DT_RPATH, DT_RUNPATH, DT_HASH = 1, 5, 6, 10, 11, 15, 29, 4
+DT_NEEDED, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT, DT_RPATH, DT_RUNPATH, DT_HASH = (
+    1,
+    5,
+    6,
+    10,
+    11,
+    15,
+    29,
+    4,
+)
 DT_RELA, DT_RELASZ, DT_RELAENT = 7, 8, 9
 DT_VERSYM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFF0, 0x6FFFFFFE, 0x6FFFFFFF
 DT_VERDEF, DT_VERDEFNUM = 0x6FFFFFFC, 0x6FFFFFFD
@@ -80,7 +89,9 @@ class Library:
                 bucket = sysv_hash(name) % len(buckets)
                 chain[index], buckets[bucket] = buckets[bucket], index
         tables = [*self.tables, (DT_SYMTAB, b"".join(self.symbols))]
-        tables.append((DT_HASH, struct.pack(f"<{2 + 2 * len(names)}I", len(names), len(names), *buckets, *chain)))
+        tables.append(
+            (DT_HASH, struct.pack(f"<{2 + 2 * len(names)}I", len(names), len(names), *buckets, *chain))
+        )
         tables.append((DT_VERSYM, struct.pack(f"<{len(self.versions)}H", *self.versions)))
         tables.append((DT_STRTAB, bytes(self.strings)))
         entries = [*self.dynamic, (DT_STRSZ, len(self.strings)), (DT_SYMENT, 24)]
@@ -101,16 +112,31 @@ class Library:
             headers.append(struct.pack("<IIQQQQIIQQ", 1, 3, 0, 0, names_at, len(section_names), 0, 0, 1, 0))
             section_at = put(b"".join(headers))
         program = [struct.pack("<IIQQQQQQ", PT_LOAD, 5, 0, BASE, BASE, end, end, 0x1000)]
-        program.append(struct.pack(
-            "<IIQQQQQQ", PT_DYNAMIC, 6, dynamic_at, *(BASE + dynamic_at,) * 2, *(len(dynamic),) * 2, 8
-        ))
+        program.append(
+            struct.pack(
+                "<IIQQQQQQ", PT_DYNAMIC, 6, dynamic_at, *(BASE + dynamic_at,) * 2, *(len(dynamic),) * 2, 8
+            )
+        )
         for kind, flags, offset, address, size in self.segments:
             where = blob if offset < 0 else offset
             program.append(struct.pack("<IIQQQQQQ", kind, flags, where, address, address, size, size, 4))
         sections = len(self.sections) + 2 if self.sections else 0
         header = b"\x7fELF\2\1\1" + bytes(9)
         header += struct.pack(
-            "<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, section_at, 0, 64, 56, count, 64, sections, max(sections - 1, 0)
+            "<HHIQQQIHHHHHH",
+            3,
+            62,
+            1,
+            0,
+            64,
+            section_at,
+            0,
+            64,
+            56,
+            count,
+            64,
+            sections,
+            max(sections - 1, 0),
         )
         return b"".join((header, *program, body))
 

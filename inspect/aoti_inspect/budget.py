@@ -29,16 +29,23 @@ class Budget:
 
     Args:
         size: bytes of the file that is audited.
-
-    Attributes:
-        allowed: steps that the audit may cost.
-        spent: those that it cost so far.
+        whole: the allowance of which this one is a part; it has one of its own without.
     """
 
-    def __init__(self, size: int) -> None:
-        self.allowed = BASE_STEPS + max(size, 0) // BYTES_PER_STEP
-        self.spent = 0
+    def __init__(self, size: int, *, whole: Budget | None = None) -> None:
+        self._whole = self if whole is None else whole._whole
+        self._allowed = BASE_STEPS + max(size, 0) // BYTES_PER_STEP
+        self._spent = 0
         self._given_up: dict[str, None] = {}
+
+    @property
+    def left(self) -> int:
+        """How many steps may still be spent."""
+        return max(self._whole._allowed - self._whole._spent, 0)
+
+    def part(self) -> Budget:
+        """Return a budget that draws on the same allowance, and has its own list of what was given up."""
+        return Budget(0, whole=self)
 
     def spend(self, steps: int, what: str) -> None:
         """Charge some work before it is done.
@@ -46,9 +53,18 @@ class Budget:
         Raises:
             TooComplex: the allowance is used up; ``what`` names the work ("the search for libraries").
         """
-        self.spent += steps
-        if self.spent > self.allowed:
-            raise TooComplex(f"{what} was given up: the file costs more than {self.allowed} steps")
+        whole = self._whole
+        whole._spent += steps
+        if whole._spent > whole._allowed:
+            sentence = (
+                f"{what}: too complex, it takes more than the {whole._allowed} steps of a file of this size"
+            )
+            self.give_up(sentence)
+            raise TooComplex(sentence)
+
+    def count(self, steps: int) -> None:
+        """Charge work that is done already, or bounded otherwise."""
+        self._whole._spent += steps
 
     def spend_bytes(self, size: int, what: str) -> None:
         """Charge a pass over ``size`` bytes; raises as `spend`."""
@@ -70,19 +86,19 @@ class Budget:
 
 
 class Share:
-    """A counter with an end: what goes beyond it is given up, and said so once."""
+    """A counter with an end: what goes beyond it, or beyond the budget, is given up, and said so once."""
 
     def __init__(self, budget: Budget, what: str, most: int, unit: str) -> None:
         self._budget = budget
         self._sentence = f"{what}: more than {most} {unit}"
-        self._left = min(most, max(budget.allowed - budget.spent, 0))
+        self._left = most
 
     def take(self, number: int = 1) -> bool:
         """Count ``number`` units; return whether they are still within the share."""
-        if number > self._left:
+        if number > self._left or not self._budget.left:
             self._left = 0
             self._budget.give_up(self._sentence)
             return False
         self._left -= number
-        self._budget.spent += number
+        self._budget.count(number)
         return True

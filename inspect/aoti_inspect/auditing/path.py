@@ -57,7 +57,7 @@ def _audit(path: str, settings: Settings) -> ArtifactAudit:
 
 
 def _audit_file(path: str, settings: Settings) -> ArtifactAudit:
-    with open_artifact(path) as artifact:
+    with open_artifact(path, audited=True) as artifact:
         return audit_artifact(artifact, settings)
 
 

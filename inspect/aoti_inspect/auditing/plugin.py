@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from aoti_inspect.artifacts.artifact import Artifact
     from aoti_inspect.artifacts.plugin import ArtifactPlugin
     from aoti_inspect.auditing.result import Settings
+    from aoti_inspect.budget import Budget
     from aoti_inspect.facts.records import PluginFacts
 
 
@@ -22,6 +23,7 @@ def audit_plugin(
     *,
     artifact: Artifact | None = None,
     entry: ArtifactPlugin | None = None,
+    budget: Budget | None = None,
 ) -> PluginAudit:
     """Judge the hosts and evaluate the rules.
 
@@ -31,8 +33,9 @@ def audit_plugin(
         disagreements: what the section-based view says differently, if that was asked for.
         artifact: the package that it lies in; None for a plugin by itself.
         entry: its place in that package; None for a plugin by itself.
+        budget: what it may still cost; by default that of a file of its own.
     """
-    verdicts = judge_all(facts, settings.hosts, settings.target)
+    verdicts = judge_all(facts, settings.hosts, settings.target, None if budget is None else budget.part())
     required = tuple(verdict for verdict in verdicts if verdict.host in settings.required)
     context = Context(facts, settings.target, required, disagreements, artifact, entry)
     findings, not_checked = run_rules(context, plugin_rules() if artifact is None else all_rules())

@@ -20,6 +20,11 @@ _MAX_INTERPRETER = 4096
 MAX_UNDEFINED = 1 << 14
 #: Names of the container API that are looked up through the hash table; it has fifty.
 _MAX_LOOKUPS = 256
+#: What an entry of each table costs in all that is done with it: reading, judging, rules, reports.
+_STEPS_PER_SEGMENT = 4
+_STEPS_PER_UNDEFINED = 20
+_STEPS_PER_NEED = 12
+_SYMBOLS_IN_A_STEP = 2
 
 
 def assemble(image: ElfImage) -> ElfFacts:
@@ -30,7 +35,9 @@ def assemble(image: ElfImage) -> ElfFacts:
             library that it would open, is not in the file.
     """
     table = image.symbol_table
+    image.budget.spend(_STEPS_PER_SEGMENT * len(image.segments), "its program headers")
     try:
+        image.budget.spend(table.count // _SYMBOLS_IN_A_STEP, "its dynamic symbols")
         undefined = _undefined(image)
         exports = summarize(table.columns, image.strings, image.budget)
         _check_names(image)
@@ -93,6 +100,7 @@ def _undefined(image: ElfImage) -> tuple[Symbol, ...]:
     if len(indices) > MAX_UNDEFINED:
         image.budget.give_up(f"the undefined symbols: {len(indices)}, of which {MAX_UNDEFINED} were read")
         del indices[MAX_UNDEFINED:]
+    image.budget.spend(_STEPS_PER_UNDEFINED * len(indices), "its undefined symbols")
     column = versions.column(indices[-1] + 1) if indices else None
     symbols = []
     for index in indices:
@@ -117,6 +125,7 @@ def _version_needs(image: ElfImage, undefined: tuple[Symbol, ...]) -> tuple[Vers
     for symbol in undefined:
         if symbol.version is not None:
             users.setdefault((symbol.library, symbol.version), []).append(symbol.name)
+    image.budget.spend(_STEPS_PER_NEED * len(image.symbol_table.versions.needs), "its version needs")
     return tuple(
         VersionNeed(
             need.library, need.version, need.weak, tuple(sorted(users.get((need.library, need.version), ())))

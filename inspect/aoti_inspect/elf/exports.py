@@ -106,7 +106,9 @@ def summarize(columns: Columns, strings: StringTable, budget: Budget) -> ExportS
     others = (name for name in columns.exported(NOT_LOCAL) if name not in sorted_out)
     return ExportSummary(
         total=total,
-        container=_listed("container functions", strong[_OF_CONTAINER] + weak[_OF_CONTAINER], strings, budget),
+        container=_listed(
+            "container functions", strong[_OF_CONTAINER] + weak[_OF_CONTAINER], strings, budget
+        ),
         shims=_listed("host functions", strong[_OF_HOST] + weak[_OF_HOST], strings, budget),
         std=len(strong[_OF_STD]) + len(weak[_OF_STD]),
         std_strong=len(strong[_OF_STD]),
@@ -143,6 +145,7 @@ def _is_std_thunk(data: bytes, name: int) -> bool:
 def _listed(what: str, names: list[int], strings: StringTable, budget: Budget) -> tuple[str, ...]:
     if len(names) > MAX_NAMES:
         budget.give_up(f"the exported {what}: {len(names)}, of which {MAX_NAMES} were read")
+    budget.spend(2 * min(len(names), MAX_NAMES), f"the exported {what}")
     return _texts(names[:MAX_NAMES], strings)
 
 

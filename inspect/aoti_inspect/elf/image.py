@@ -68,7 +68,7 @@ class ElfImage:
     Args:
         data: the whole file, in memory, or a `Source` that reads it. Only its tables are copied.
         name: what to call it in errors.
-        budget: what reading it may cost; by default that of a file of its own.
+        budget: what reading it may cost; by default the source's, or that of a file of its own.
 
     Attributes:
         name, source, budget: as given.
@@ -87,7 +87,8 @@ class ElfImage:
     ) -> None:
         self.name = name
         self.source = data if isinstance(data, Source) else BufferSource(data)
-        self.budget = budget or Budget(self.source.size)
+        whole = budget or self.source.budget
+        self.budget = Budget(self.source.size) if whole is None else whole.part()
         self.header = read_header(self.source, name)
         self.layout = self.header.layout
         self.segments = read_segments(self.source, self.header, name)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: More libraries than this in one closure is no real program.
 _MOST_LIBRARIES = 4096
 #: What it costs to ask one library for one symbol, steps.
-_STEPS_PER_LOOKUP = 5
+_STEPS_PER_LOOKUP = 2
 
 
 class Library(NamedTuple):
