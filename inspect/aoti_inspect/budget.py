@@ -24,28 +24,35 @@ class TooComplex(NotSupported):
     """Something was not read to its end, since that would cost too much: it was not checked."""
 
 
+class _Account:
+    """What budgets have in common: steps that are allowed, and spent."""
+
+    def __init__(self, allowed: int) -> None:
+        self.allowed = allowed
+        self.spent = 0
+
+
 class Budget:
     """The allowance of one audit.
 
     Args:
         size: bytes of the file that is audited.
-        whole: the allowance of which this one is a part; it has one of its own without.
     """
 
-    def __init__(self, size: int, *, whole: Budget | None = None) -> None:
-        self._whole = self if whole is None else whole._whole
-        self._allowed = BASE_STEPS + max(size, 0) // BYTES_PER_STEP
-        self._spent = 0
+    def __init__(self, size: int) -> None:
+        self._account = _Account(BASE_STEPS + max(size, 0) // BYTES_PER_STEP)
         self._given_up: dict[str, None] = {}
 
     @property
     def left(self) -> int:
         """How many steps may still be spent."""
-        return max(self._whole._allowed - self._whole._spent, 0)
+        return max(self._account.allowed - self._account.spent, 0)
 
     def part(self) -> Budget:
         """Return a budget that draws on the same allowance, and has its own list of what was given up."""
-        return Budget(0, whole=self)
+        part = Budget(0)
+        part._account = self._account  # noqa: SLF001 - of its own class
+        return part
 
     def spend(self, steps: int, what: str) -> None:
         """Charge some work before it is done.
@@ -53,18 +60,18 @@ class Budget:
         Raises:
             TooComplex: the allowance is used up; ``what`` names the work ("the search for libraries").
         """
-        whole = self._whole
-        whole._spent += steps
-        if whole._spent > whole._allowed:
+        account = self._account
+        account.spent += steps
+        if account.spent > account.allowed:
             sentence = (
-                f"{what}: too complex, it takes more than the {whole._allowed} steps of a file of this size"
+                f"{what}: too complex, it takes more than the {account.allowed} steps of a file of this size"
             )
             self.give_up(sentence)
             raise TooComplex(sentence)
 
     def count(self, steps: int) -> None:
         """Charge work that is done already, or bounded otherwise."""
-        self._whole._spent += steps
+        self._account.spent += steps
 
     def spend_bytes(self, size: int, what: str) -> None:
         """Charge a pass over ``size`` bytes; raises as `spend`."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _MAX_FILES = 20_000
 _MAX_DEPTH = 8
 #: What it costs to look at a member at all, steps.
-_STEPS_PER_MEMBER = 10
+_STEPS_PER_MEMBER = 25
 #: Bytes of JSON that are parsed in one step.
 _PARSED_IN_A_STEP = 20
 

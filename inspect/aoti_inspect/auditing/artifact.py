@@ -33,7 +33,7 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
     summary = artifact.summary
     budget = artifact.budget or Budget(sum(plugin.size for plugin in artifact.plugins))
     for plugin in artifact.plugins:
-        try:
+        try:  # the others are still to be audited
             if artifact.kind != "plugin":
                 budget.spend(_STEPS_PER_PLUGIN, f"the audit of {len(artifact.plugins)} plugins")
             facts = facts_of(plugin)
@@ -56,7 +56,7 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
 
             message = f"{plugin.name}: {error.message}"
             artifact.anomalies += (Anomaly("unreadable-member", message, (plugin.name,)),)
-        except Exception as error:  # noqa: BLE001 - the others are still to be audited
+        except Exception as error:
             if artifact.kind == "plugin":
                 raise
             from aoti_inspect.auditing.failures import internal_error

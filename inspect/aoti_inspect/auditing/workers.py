@@ -50,7 +50,7 @@ def audit_in_workers(paths: list[str], settings: Settings, workers: int) -> Iter
             yield _audit_alone(path, settings)
 
 
-class _NoWorkers(Exception):  # noqa: N818 - no error of the user's, and never seen by one
+class _NoWorkers(Exception):
     """The system gives no worker processes, for the reason that is the text."""
 
 

@@ -85,7 +85,7 @@ _GLOBAL = bytes(value >> 4 == 1 for value in range(256))
 _NOT_GLOBAL = bytes(value > 15 and value >> 4 != 1 for value in range(256))
 _UNIQUE = bytes(value >> 4 == elf.STB_UNIQUE for value in range(256))
 _EXAMPLES = 5
-#: Names of one family that are listed. PyTorch defines 3,000 host functions, and some ten thousand unique symbols.
+#: Names of one family that are listed. PyTorch has 3,000 host functions, and some thousand unique symbols.
 MAX_NAMES = 1 << 14
 
 

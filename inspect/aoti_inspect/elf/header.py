@@ -87,7 +87,7 @@ def read_segments(source: Source, header: Header, name: str) -> tuple[Segment, .
     layout = header.layout
     if header.program_count > MAX_SEGMENTS:
         raise InvalidProgram(
-            f"{header.program_count} program headers are announced, more than the {MAX_SEGMENTS} that are read",
+            f"{header.program_count} program headers are announced; at most {MAX_SEGMENTS} are read",
             path=name,
             hint="no linker writes this: the file is damaged, or made to mislead its readers",
         )

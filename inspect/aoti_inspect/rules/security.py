@@ -228,8 +228,8 @@ def too_complex(context: Context) -> Iterator[Report | Unchecked]:
     gives up over that may hide anything, so it never counts as a pass.
 
     ## How it is checked
-    Everything that is read more than once is counted, by entries and bytes and not by time. Where a count goes
-    over its limit, the rest of that part is left, and named here. No verdict over such a file is "loads".
+    Everything that is read more than once is counted, by entries and bytes and not by time. Where a count
+    goes over its limit, the rest of that part is left, and named here. No verdict over such a file is "loads".
 
     ## How to fix it
     No compiler or linker writes such a file: find out where it comes from. Audit the plugins of a very large
