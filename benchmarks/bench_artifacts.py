@@ -147,7 +147,7 @@ def loading(folder: str) -> None:
     with open(source, "w", encoding="ascii") as stream:
         stream.write(LARGE)
     for command in (
-        ["cmake", "-S", os.path.join(ROOT, "shim"), "-B", build],
+        ["cmake", "-S", os.path.join(ROOT, "native"), "-B", build],
         ["cmake", "--build", build],
         [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-w", source, "-o", plugin],
     ):

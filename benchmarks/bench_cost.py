@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -23,20 +22,19 @@ WORK = os.path.join(ROOT, "build", "cost")
 #: How much more than the promise a busy machine may make of it.
 SLACK = 3.0
 MOST_MEMORY = 1 << 30
+MOST_ADDRESSES = 4 << 30
 LIMIT = 60
 OUTCOMES = {0: "clean", 1: "findings", 2: "unreadable", 3: "not checked"}
 
 
 def measure(path: str) -> tuple[float, int, str]:
     """Audit a file; return its processor time, peak memory in bytes, and what came of it."""
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
-        resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-
     command = [sys.executable, "-m", "aoti_inspect", "--format", "json", "-j", "1", path]
     child = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=limit, text=True
+        ["prlimit", f"--cpu={LIMIT}", f"--as={MOST_ADDRESSES}", *command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert child.stderr is not None
     complaint = child.stderr.read()

@@ -10,8 +10,10 @@ import io
 import json
 import struct
 import zipfile
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BASE = 0x400000
 PT_LOAD, PT_DYNAMIC, PT_NOTE = 1, 2, 4
@@ -50,18 +52,22 @@ class Library:
             self.define(name)
 
     def string(self, text: bytes) -> int:
+        """Put a name into the string table; return its offset."""
         self.strings += text + b"\0"
         return len(self.strings) - len(text) - 1
 
     def define(self, name: bytes, *, info: int = 0x12) -> None:
+        """Add a defined symbol."""
         self.symbols.append(struct.pack("<IBBHQQ", self.string(name), info, 0, 1, BASE, 8))
         self.versions.append(1)
 
     def undefine(self, name: bytes, version: int = 1) -> None:
+        """Add an undefined symbol."""
         self.symbols.append(struct.pack("<IBBHQQ", self.string(name), 0x12, 0, 0, 0, 0))
         self.versions.append(version)
 
     def needs(self, library: bytes, names: list[bytes]) -> None:
+        """Write DT_VERNEED: versions of one library."""
         out = bytearray(struct.pack("<HHIII", 1, len(names) & 0xFFFF, self.string(library), 16, 0))
         for number, name in enumerate(names):
             step = 16 if number + 1 < len(names) else 0
@@ -106,8 +112,8 @@ class Library:
                 if name not in places:
                     places[name] = len(section_names)
                     section_names += name + b"\0"
-                offset = blob if offset < 0 else offset
-                headers.append(struct.pack("<IIQQQQIIQQ", places[name], kind, 2, 0, offset, size, 0, 0, 1, 0))
+                where = blob if offset < 0 else offset
+                headers.append(struct.pack("<IIQQQQIIQQ", places[name], kind, 2, 0, where, size, 0, 0, 1, 0))
             names_at = put(section_names)
             headers.append(struct.pack("<IIQQQQIIQQ", 1, 3, 0, 0, names_at, len(section_names), 0, 0, 1, 0))
             section_at = put(b"".join(headers))

@@ -91,7 +91,7 @@ def smallest_source() -> str:
 def native_libraries() -> Iterator[str]:
     """Yield the path of the built-in host's library: the installed one, else one built from the sources."""
     from aoti_abi.errors import NotFound
-    from aoti_loader.hosts import find_builtin
+    from aoti_loader.hosts.builtin import find as find_builtin
 
     try:
         path = find_builtin()
@@ -100,13 +100,13 @@ def native_libraries() -> Iterator[str]:
         beside = Path(sys.executable).with_name("cmake")
         cmake = str(beside) if beside.exists() else shutil.which("cmake")
         assert cmake, "the C libraries are not installed, and there is no cmake to build them"
-        folder = root / "build" / "shim"
+        folder = root / "build" / "native"
         folder.mkdir(parents=True, exist_ok=True)
         # Workers share the folder; whoever comes second finds it built.
         with open(f"{folder}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             for command in (
-                [cmake, "-S", str(root / "shim"), "-B", str(folder)],
+                [cmake, "-S", str(root / "native"), "-B", str(folder)],
                 [cmake, "--build", str(folder)],
             ):
                 subprocess.run(command, check=True, capture_output=True)
@@ -144,7 +144,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 #: Suites that need processes of their own: two providers of ``aoti_torch_*`` must never meet in one (L12).
 #: Some tests import PyTorch, some open it as a host, some open the built-in host.
-PROCESSES = {"abi": 1, "inspect": 1, "shim": 2, "loader": 3, "executor": 3}
+PROCESSES = {"abi": 1, "inspect": 1, "native": 2, "loader": 3, "executor": 3}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -154,7 +154,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if len({PROCESSES[folder] for folder in folders if folder in PROCESSES}) > 1:
         raise pytest.UsageError(
             "these suites need processes of their own: run `make test`, or name one of "
-            "tests/abi tests/inspect, tests/shim, tests/loader tests/executor"
+            "tests/abi tests/inspect, tests/native, tests/loader tests/executor"
         )
 
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 PAGE = ROOT / "docs" / "behaviours.md"
-FOLDERS = ("abi", "inspect", "loader", "executor", "shim", "native", "tests", "docs", "benchmarks")
+FOLDERS = ("abi", "inspect", "loader", "executor", "native", "tests", "docs", "benchmarks")
 SUFFIXES = {".py", ".c", ".h", ".md", ".toml"}
 
 #: A row of a table: number, behaviour, status, tests.

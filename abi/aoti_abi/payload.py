@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import struct
 
-from aoti_abi.codes import DTYPES, device_name, dtype_name
+from aoti_abi.codes import DTYPES, DTYPES_BY_NAME, device_name, dtype_name
 from aoti_abi.errors import InvalidProgram, NotSupported
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
 
@@ -37,7 +37,11 @@ MAX_VARIANTS = 256
 MAX_DIMENSIONS = 64
 #: Far above what the largest allowed number of weights needs.
 MAX_BYTES = 1 << 28
-_WEIGHT_DTYPES = frozenset((0, 1, 2, 3, 4, 5, 6, 11, 15))
+#: The few element types that the parser knows, of all that `aoti_abi.codes` has.
+_WEIGHT_DTYPES = frozenset(
+    DTYPES_BY_NAME[name].code
+    for name in ("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "bool", "bfloat16")
+)
 
 #: Which of the fields that came and went each version has: (variant table, variant flags).
 _LAYOUTS: dict[bytes, tuple[bool, bool]] = {

@@ -11,8 +11,8 @@ import sys
 from ctypes import POINTER, c_int64, c_void_p, cast
 from typing import TYPE_CHECKING
 
-from aoti_abi.codes import DTYPES
-from aoti_executor.native import Bound, Call, Layout, Output, Target, runner
+from aoti_executor.call_structs import Bound, Call, Layout, Output, Target
+from aoti_executor.native import runner
 from aoti_executor.views import View
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Layouts:
             slot.strides = cast(strides, POINTER(c_int64))
             slot.nbytes = view.span
             slot.dtype = view.dtype
-            slot.itemsize = DTYPES[view.dtype].itemsize
+            slot.itemsize = view.itemsize
             slot.device_type = view.device_type
             slot.device_index = view.device_index
 

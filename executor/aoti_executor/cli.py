@@ -11,11 +11,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aoti_abi.errors import AccessFailed, AotiError
-from aoti_inspect.command.cli import VERSION
+from aoti_abi.release import VERSION
 from aoti_inspect.command.output import discard_standard_output, write_standard_output
 from aoti_inspect.reports.terminal import HelpFormatter
 from aoti_inspect.text import printable, printable_error
 from aoti_inspect.wording import counted
+from aoti_loader import hosts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,8 +79,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--weights", metavar="FILE", help="a weights blob, for a plugin that has none inside")
     parser.add_argument(
         "--host",
-        choices=("auto", "builtin", "torch", "process"),
-        default="auto",
+        choices=hosts.choices(),
+        default=hosts.AUTO,
         help="who provides aoti_torch_*: the toolkit's own library, LibTorch, or this process "
         "(default: the first that has all the plugin calls)",
     )
@@ -131,7 +132,7 @@ def _main(options: argparse.Namespace) -> int:
     from aoti_executor.model import Model
 
     if not os.path.exists(options.path):
-        raise _Usage(f"{options.path}: there is no such file")
+        raise _Usage(f"{options.path}: no such file")
     if options.bench is not None and not 1 <= options.bench <= _MOST_RUNS:
         raise _Usage(f"--bench takes a number from 1 to {_MOST_RUNS}")
     if options.threads is not None and options.threads < 1:
@@ -155,7 +156,7 @@ def _main(options: argparse.Namespace) -> int:
         if options.constants:
             from aoti_executor.describe import constants_table
 
-            _say(constants_table(model.constants))
+            _say(constants_table(model.weights.constants))
         listing = options.info or options.constants
         if not arrays and not options.bench and (listing or model.container.num_inputs):
             if listing:
@@ -254,18 +255,18 @@ def _place(model: Model, slots: list[Any], name: str, value: Any) -> None:
 
 def _convert(model: Model, index: int, value: Any) -> Any:
     """Turn a float32 array into what ``.npy`` files can't hold, if the model is known to take that."""
-    from aoti_abi.codes import DTYPES
+    from aoti_abi.codes import DTYPES_BY_NAME
     from aoti_executor.tensor import extended_dtype
 
-    code = model.inputs[model.plugin_index(index)].dtype
-    if code is not None and DTYPES[code].numpy is None and value.dtype == _numpy().float32:
-        return value.astype(extended_dtype(DTYPES[code].name))
+    name = model.inputs[model.plugin_index(index)].dtype
+    if name is not None and DTYPES_BY_NAME[name].numpy is None and value.dtype == _numpy().float32:
+        return value.astype(extended_dtype(name))
     return value
 
 
 def _random(model: Model) -> list[Any]:
     """Return inputs with values that fit, where the shapes are known."""
-    from aoti_abi.codes import DTYPES
+    from aoti_abi.codes import DTYPES_BY_NAME
     from aoti_executor.tensor import extended_dtype
 
     wanted = []
@@ -273,7 +274,7 @@ def _random(model: Model) -> list[Any]:
         spec = model.inputs[model.plugin_index(index)]
         if spec.sizes is None or spec.dtype is None:
             raise _Usage("the plugin does not tell the shapes of its inputs: give them with --input")
-        wanted.append((tuple(max(extent.low, 1) for extent in spec.sizes), DTYPES[spec.dtype]))
+        wanted.append((tuple(max(extent.low, 1) for extent in spec.sizes), DTYPES_BY_NAME[spec.dtype]))
     np = _numpy()
     generator = np.random.default_rng(0)
     arrays = []

@@ -8,12 +8,13 @@ asks, and its deleter runs when the last user of the memory is gone.
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_char_p, c_int, c_uint32, c_uint64, c_void_p, py_object
+from ctypes import c_char_p, c_int, c_void_p, py_object
 from typing import Any
 
-from aoti_abi.codes import DTYPES, DTYPES_BY_NAME
+from aoti_abi.codes import DTYPES, dtype_name
 from aoti_abi.errors import InvalidArgument, NotSupported
-from aoti_executor.native import MAX_DIMENSIONS, DLDevice, DLTensor, load
+from aoti_executor.call_structs import MAX_DIMENSIONS, DLDevice, DLManaged, DLTensor, DLVersioned
+from aoti_executor.native import load
 from aoti_executor.views import View, contiguous
 
 #: ``DLDeviceType`` values of the devices that plugins are made for, and ``c10::DeviceType`` for each.
@@ -21,31 +22,7 @@ _DEVICES = {1: 0, 2: 1, 3: 0, 11: 0, 13: 1, 14: 12, 8: 13}
 _DL_CPU, _DL_CUDA, _DL_MANAGED, _DL_ONEAPI, _DL_METAL = 1, 2, 13, 14, 8
 _DL_OF_C10 = {0: _DL_CPU, 1: _DL_CUDA, 12: _DL_ONEAPI, 13: _DL_METAL}
 
-# (DLDataTypeCode, bits) by PyTorch's dtype name.
-_TYPES: dict[str, tuple[int, int]] = {
-    "int8": (0, 8),
-    "int16": (0, 16),
-    "int32": (0, 32),
-    "int64": (0, 64),
-    "uint8": (1, 8),
-    "uint16": (1, 16),
-    "uint32": (1, 32),
-    "uint64": (1, 64),
-    "float16": (2, 16),
-    "float32": (2, 32),
-    "float64": (2, 64),
-    "bfloat16": (4, 16),
-    "complex32": (5, 32),
-    "complex64": (5, 64),
-    "complex128": (5, 128),
-    "bool": (6, 8),
-    "float8_e4m3fn": (10, 8),
-    "float8_e4m3fnuz": (11, 8),
-    "float8_e5m2": (12, 8),
-    "float8_e5m2fnuz": (13, 8),
-}
-_CODES = {pair: DTYPES_BY_NAME[name].code for name, pair in _TYPES.items()}
-_TYPE_OF_CODE = {code: pair for pair, code in _CODES.items()}
+_CODES = {dtype.dlpack: dtype.code for dtype in DTYPES.values()}
 
 _READ_ONLY = 1  # DLPACK_FLAG_BITMASK_READ_ONLY
 
@@ -54,21 +31,6 @@ _NAMES = {
     b"dltensor": b"used_dltensor",
     b"dltensor_versioned": b"used_dltensor_versioned",
 }
-
-
-class _Managed(ctypes.Structure):
-    _fields_ = (("tensor", DLTensor), ("context", c_void_p), ("deleter", c_void_p))
-
-
-class _Versioned(ctypes.Structure):
-    _fields_ = (
-        ("major", c_uint32),
-        ("minor", c_uint32),
-        ("context", c_void_p),
-        ("deleter", c_void_p),
-        ("flags", c_uint64),
-        ("tensor", DLTensor),
-    )
 
 
 def _python_function(name: str, restype: Any, *argtypes: Any) -> Any:
@@ -115,12 +77,12 @@ def import_dlpack(obj: Any, what: str = "the argument") -> View:
     address = _get_pointer(capsule, name)
     flags = 0
     if name == b"dltensor_versioned":
-        versioned = _Versioned.from_address(address)
+        versioned = DLVersioned.from_address(address)
         if versioned.major != 1:
             raise NotSupported(f"{what} uses DLPack {versioned.major}.{versioned.minor}; 1.x is known")
         tensor, flags, deleter = versioned.tensor, versioned.flags, versioned.deleter
     else:
-        managed = _Managed.from_address(address)
+        managed = DLManaged.from_address(address)
         tensor, deleter = managed.tensor, managed.deleter
     # Checked while the capsule still owns the tensor: a refused one is freed by its own destructor.
     fields = _decode(tensor, what)
@@ -146,7 +108,7 @@ def _ask(obj: Any, what: str) -> Any:
 def _decode(tensor: DLTensor, what: str) -> tuple[int, int, tuple[int, ...], tuple[int, ...], int, int]:
     if tensor.device.type not in _DEVICES:
         raise NotSupported(f"{what} is on DLPack device type {tensor.device.type}, which no plugin uses")
-    code = _CODES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+    code = _CODES.get((tensor.code, tensor.bits, tensor.lanes))
     if code is None:
         raise NotSupported(
             f"{what} has elements that no tensor has: DLPack type {tensor.code}, {tensor.bits} bits, "
@@ -190,9 +152,9 @@ def export_dlpack(tensor: View, owner: object, *, versioned: bool) -> object:
     Raises:
         NotSupported: DLPack has no such element type, or memory ran out.
     """
-    pair = _TYPE_OF_CODE.get(tensor.dtype)
-    if pair is None:
-        raise NotSupported(f"DLPack has no element type for {DTYPES[tensor.dtype].name}")
+    dtype = DTYPES.get(tensor.dtype)
+    if dtype is None:
+        raise NotSupported(f"DLPack has no element type for {dtype_name(tensor.dtype)}")
     numbers = ctypes.c_int64 * max(len(tensor.shape), 1)
     shape, strides = numbers(*tensor.shape), numbers(*tensor.strides)
     pointer = ctypes.POINTER(ctypes.c_int64)
@@ -200,8 +162,7 @@ def export_dlpack(tensor: View, owner: object, *, versioned: bool) -> object:
         tensor.data or None,
         DLDevice(*dlpack_device(tensor.device_type, tensor.device_index)),
         len(tensor.shape),
-        *pair,
-        1,
+        *dtype.dlpack,
         ctypes.cast(shape, pointer),
         ctypes.cast(strides, pointer),
         0,

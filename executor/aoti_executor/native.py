@@ -1,33 +1,24 @@
-"""The call helper, ``libaoti_call.so``: its structs and functions.
+"""The call helper, ``libaoti_call.so``: its functions, opened once per process.
 
-The layouts repeat those of ``shim/call.c``; `load` compares the version that the library reports.
+Its structs are in `aoti_executor.call_structs`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import (
-    POINTER,
-    Structure,
-    c_char_p,
-    c_int,
-    c_int32,
-    c_int64,
-    c_size_t,
-    c_uint8,
-    c_uint16,
-    c_uint64,
-    c_void_p,
-    py_object,
-)
+from ctypes import c_char_p, c_int, c_int64, c_uint64, c_void_p, py_object
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aoti_abi.errors import AccessFailed
+from aoti_executor import call_structs
+from aoti_executor.call_structs import Bound, PythonTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from aoti_executor.call_structs import Call
 
 CALL_OK = 0
 CALL_CLOSED = 1
@@ -37,150 +28,7 @@ CALL_BAD_OUTPUT = 4
 CALL_NO_FIT = 5
 CALL_BUSY = 6
 
-#: Tensors of more dimensions are refused.
-MAX_DIMENSIONS = 64
-
 _VERSION = 1
-
-
-class HostTable(Structure):
-    """Addresses of the host functions that the helper calls."""
-
-    _fields_ = tuple(
-        (name, c_void_p)
-        for name in (
-            "create_from_blob",
-            "new_handle",
-            "delete_tensor",
-            "get_data_ptr",
-            "get_dim",
-            "get_sizes",
-            "get_strides",
-            "get_dtype",
-            "get_device_type",
-            "get_device_index",
-        )
-    )
-
-
-class Target(Structure):
-    """What every call of one container shares."""
-
-    _fields_ = (
-        ("host", POINTER(HostTable)),
-        ("gate", c_void_p),
-        ("run", c_void_p),
-        ("container", c_void_p),
-        ("omp_get_max_threads", c_void_p),
-        ("omp_set_num_threads", c_void_p),
-        ("max_threads", c_int64),
-        ("num_inputs", c_size_t),
-        ("num_outputs", c_size_t),
-    )
-
-
-class Layout(Structure):
-    """A tensor's type and shape; strides count elements, ``nbytes`` spans what they reach."""
-
-    _fields_ = (
-        ("ndim", c_int64),
-        ("sizes", POINTER(c_int64)),
-        ("strides", POINTER(c_int64)),
-        ("nbytes", c_int64),
-        ("dtype", c_int32),
-        ("itemsize", c_int32),
-        ("device_type", c_int32),
-        ("device_index", c_int32),
-    )
-
-
-class Output(Structure):
-    """One output slot after a run."""
-
-    _fields_ = (("handle", c_void_p), ("data", c_void_p), ("alias", c_int32), ("same", c_int32))
-
-
-class Call(Structure):
-    """One prepared call."""
-
-    _fields_ = (
-        ("target", POINTER(Target)),
-        ("inputs", POINTER(Layout)),
-        ("data", POINTER(c_void_p)),
-        ("handles", POINTER(c_void_p)),
-        ("outputs", POINTER(Output)),
-        ("stream", c_void_p),
-        ("proxy", c_void_p),
-        ("code", c_int32),
-        ("reserved", c_int32),
-        ("index", c_int64),
-    )
-
-
-class Bound(Structure):
-    """A call whose inputs and outputs are fixed."""
-
-    _fields_ = (
-        ("call", Call),
-        ("templates", POINTER(c_void_p)),
-        ("targets", POINTER(Layout)),
-        ("destinations", POINTER(c_void_p)),
-        ("busy", c_int),
-    )
-
-
-class Description(Structure):
-    """Everything about one tensor."""
-
-    _fields_ = (
-        ("data", c_void_p),
-        ("ndim", c_int64),
-        ("dtype", c_int32),
-        ("device_type", c_int32),
-        ("device_index", c_int32),
-        ("reserved", c_int32),
-        ("sizes", c_int64 * MAX_DIMENSIONS),
-        ("strides", c_int64 * MAX_DIMENSIONS),
-    )
-
-
-class DLDevice(Structure):
-    """``DLDevice`` of dlpack.h."""
-
-    _fields_ = (("type", c_int32), ("id", c_int32))
-
-
-class DLTensor(Structure):
-    """``DLTensor`` of dlpack.h."""
-
-    _fields_ = (
-        ("data", c_void_p),
-        ("device", DLDevice),
-        ("ndim", c_int32),
-        ("code", c_uint8),
-        ("bits", c_uint8),
-        ("lanes", c_uint16),
-        ("shape", POINTER(c_int64)),
-        ("strides", POINTER(c_int64)),
-        ("byte_offset", c_uint64),
-    )
-
-
-class _PythonTable(Structure):
-    _fields_ = tuple(
-        (name, c_void_p)
-        for name in (
-            "ensure_gil",
-            "release_gil",
-            "decref",
-            "is_finalizing",
-            "capsule_is_valid",
-            "capsule_get_pointer",
-            "save_thread",
-            "restore_thread",
-            "long_from_long",
-        )
-    )
 
 
 class CallLibrary(NamedTuple):
@@ -230,10 +78,11 @@ def load() -> CallLibrary:
 
     Raises:
         AccessFailed: it is not there, cannot be loaded, or belongs to another version of the toolkit.
+        InternalError: it lays out its structs in another way.
     """
     path = library_path()
     hint = (
-        "install aoti-toolkit from a wheel, or build shim/ with CMake and set AOTI_CALL_PATH to the library"
+        "install aoti-toolkit from a wheel, or build native/ with CMake and set AOTI_CALL_PATH to the library"
     )
     try:
         library = ctypes.CDLL(path)
@@ -243,6 +92,7 @@ def load() -> CallLibrary:
         ) from None
     if library.aoti_call_version() != _VERSION:
         raise AccessFailed("the call helper belongs to another version of the toolkit", path=path, hint=hint)
+    call_structs.check(library, path)
     functions = {}
     for name, (restype, argtypes) in _PROTOTYPES.items():
         function = library[f"aoti_call_{name}"]
@@ -260,7 +110,7 @@ def _hand_over_python(library: ctypes.CDLL) -> None:
         return ctypes.cast(getattr(ctypes.pythonapi, name), c_void_p).value
 
     finalizing = "Py_IsFinalizing" if hasattr(ctypes.pythonapi, "Py_IsFinalizing") else "_Py_IsFinalizing"
-    table = _PythonTable(
+    table = PythonTable(
         address("PyGILState_Ensure"),
         address("PyGILState_Release"),
         address("Py_DecRef"),

@@ -6,8 +6,9 @@ import ctypes
 import sys
 from typing import TYPE_CHECKING, Any
 
-from aoti_abi.codes import DTYPES, device_name
+from aoti_abi.codes import device_name, dtype_name, parse_device
 from aoti_abi.errors import InvalidArgument, NotSupported
+from aoti_executor.dlpack import dlpack_device, export_dlpack
 from aoti_executor.views import TYPESTR_OF, View, contiguous, packed
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Tensor:
     @property
     def dtype(self) -> str:
         """PyTorch's name of the element type, as "float32"."""
-        return DTYPES[self.view.dtype].name
+        return dtype_name(self.view.dtype)
 
     @property
     def device(self) -> str:
@@ -98,13 +99,11 @@ class Tensor:
             InvalidArgument: it names no device.
             ExecutionFailed: the host does not reach it, or has no memory left there.
         """
-        from aoti_executor.transfers import copy_to, parse_device
-
         view = self.view
         kind, index = parse_device(device)
         if (kind, index if kind else 0) == (view.device_type, view.device_index if kind else 0):
             return self
-        return copy_to(self._host, view, kind, index)
+        return Tensor(self._host, self._host.copy_to(view, kind, index))
 
     def _on_host(self) -> View:
         view = self.view
@@ -184,8 +183,6 @@ class Tensor:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return DLPack's device pair."""
-        from aoti_executor.dlpack import dlpack_device
-
         view = self.view
         return dlpack_device(view.device_type, view.device_index)
 
@@ -208,8 +205,6 @@ class Tensor:
         Raises:
             BufferError: another device, or a copy, is asked for.
         """
-        from aoti_executor.dlpack import export_dlpack
-
         del stream
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"the tensor is on {self.device}; it is not moved for DLPack")
@@ -270,8 +265,9 @@ def extended_dtype(name: str) -> Any:
         ml_dtypes = None
     scalar = getattr(ml_dtypes, name, None)
     if scalar is None:
+        install = "pip install ml_dtypes, which has it, or " if ml_dtypes is None else ""
         raise NotSupported(
-            f"numpy has no {name}",
-            hint=f"pip install ml_dtypes, which has it, or take the tensor with torch.from_dlpack ({name})",
+            f"numpy has no {name}" + (", nor has ml_dtypes" if ml_dtypes else ""),
+            hint=f"{install}take the tensor with torch.from_dlpack ({name})",
         )
     return scalar

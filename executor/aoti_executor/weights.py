@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_abi.entries import extract_entries
 from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidProgram, InvalidState, NotSupported
+from aoti_executor.arrays import view
 from aoti_executor.constant_values import Pair, fit, hand_over, own_copy
-from aoti_executor.constants import Constant, ConstantSet, match_entries, read_table, select
+from aoti_executor.constants import Constant, ConstantSet, match_entries, select, table_of
 from aoti_executor.tensor import Tensor
-from aoti_executor.views import view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,13 +43,22 @@ class Weights:
         self._handle = handle
         self.lock = threading.RLock()
         self.ready = False
-        self.table = read_table(handle.functions, handle.address, handle.last_error)
+        rows = handle.constants()
+        self.table = None if rows is None else table_of(rows)
         self._sets = (ConstantSet(), ConstantSet())
         self._active = 0
         self._blob_bound = False
         self._broken: str | None = None
         self._see_constants(constants_inside=constants_inside)
         self._sets[0].needs_folding = self._folds
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """The plugin's constants; empty, with a warning, if the plugin is too old to list them."""
+        if self.table is None:
+            self._handle.plugin.warn_fallback("list-constants")
+            return ()
+        return self.table
 
     @property
     def unbound(self) -> tuple[Constant, ...]:

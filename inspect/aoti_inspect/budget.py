@@ -51,7 +51,7 @@ class Budget:
     def part(self) -> Budget:
         """Return a budget that draws on the same allowance, and has its own list of what was given up."""
         part = Budget(0)
-        part._account = self._account  # noqa: SLF001 - of its own class
+        part._account = self._account
         return part
 
     def spend(self, steps: int, what: str) -> None:

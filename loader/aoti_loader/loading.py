@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,12 +10,12 @@ from aoti_abi.errors import AccessFailed, InvalidArgument, NotFound, NotSupporte
 from aoti_inspect.artifacts.facts import facts_of
 from aoti_inspect.artifacts.plugin import ArtifactPlugin
 from aoti_inspect.artifacts.so_file import open_so_file
+from aoti_inspect.elf.image import ElfImage
 from aoti_loader import linker, thread_exit
-from aoti_loader.blas import provide_blas
-from aoti_loader.cuda import find_cudart, provide_cuda
 from aoti_loader.explain import explain_refusal
-from aoti_loader.host_choice import choose_host, needs_of, serves_without_libtorch
+from aoti_loader.host_choice import choose_host, equip, unwanted_needs
 from aoti_loader.mending import Mend, plan_mends
+from aoti_loader.needs import needs_of
 from aoti_loader.plugin import Plugin, unload_waiting
 from aoti_loader.preload import forgotten, open_forgotten, open_named, open_needed
 from aoti_loader.refusals import refuse_unusable
@@ -27,19 +26,13 @@ if TYPE_CHECKING:
 
     from aoti_inspect.facts.records import PluginFacts
     from aoti_inspect.source import Source
-    from aoti_loader.host_choice import Needs
-    from aoti_loader.hosts import Host
-
-HostChoice = Literal["auto", "builtin", "torch", "process"]
-
-#: Held while a host enters the global scope: two threads must not let two of them in (behaviour L12).
-_scope = threading.Lock()
+    from aoti_loader.hosts.host import Host
 
 
 def load(
     plugin: str | os.PathLike[str] | ArtifactPlugin,
     *,
-    host: HostChoice = "auto",
+    host: str = "auto",
     preload: Literal["auto"] | Sequence[str] = "auto",
     mend: bool = True,
     check_isa: bool = True,
@@ -110,13 +103,12 @@ def _load_source(
     unload_waiting()
     refuse_unusable(facts, check_isa=check_isa)
     needs = needs_of(facts)
-    with _scope:
-        chosen = choose_host(host, facts, needs)
-    drop_libtorch = bool(needs.libtorch) and serves_without_libtorch(chosen)
-    if drop_libtorch and not mend:
+    chosen = choose_host(host, facts, needs)
+    unwanted = unwanted_needs(chosen, needs)
+    if unwanted and not mend:
         raise NotSupported(
-            f"the plugin names {', '.join(needs.libtorch)} in DT_NEEDED, which would bring a second provider "
-            f"of aoti_torch_* beside the {chosen.kind} host",
+            f"the plugin names {', '.join(unwanted)} in DT_NEEDED, which would bring a second provider "
+            f"of aoti_torch_* beside the {chosen.name} host",
             path=facts.name,
             hint="let its private copy be mended (mend=True), or take host='torch'",
         )
@@ -131,11 +123,11 @@ def _load_source(
     mends: tuple[Mend, ...] = ()
     if mend:
         mends = plan_mends(
-            facts, source.read, drop_libtorch=drop_libtorch, thread_exit=thread_exit.is_available()
+            ElfImage(source, facts.name), facts, drop=unwanted, thread_exit=thread_exit.is_available()
         )
     handle, staged = _open(source, facts, mends, chosen)
     try:
-        _equip(chosen, needs)
+        equip(chosen, needs)
         return Plugin(
             facts=facts, host=chosen, handle=handle, staged=staged, mends=mends, preloaded=preloaded
         )
@@ -196,14 +188,6 @@ def _dlopen(path: str, flags: int, facts: PluginFacts, host: Host) -> int:
     except AccessFailed as error:
         # Its words are all in the new one.
         raise explain_refusal(error.cause or "", path, facts, host) from None
-
-
-def _equip(host: Host, needs: Needs) -> None:
-    """Give the built-in host what this plugin makes it need: a BLAS, a CUDA runtime."""
-    if host.kind == "builtin":
-        provide_blas(host, needs.shims)
-        if needs.uses_cuda:
-            provide_cuda(host, find_cudart())
 
 
 def _as_path(path: str | os.PathLike[str]) -> str:

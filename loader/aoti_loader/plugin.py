@@ -9,31 +9,28 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_abi.errors import FallbackWarning, InvalidState, NotFound
 from aoti_abi.features import FEATURES, FeatureState, evaluate
-from aoti_abi.memory import read_string
 from aoti_abi.prototypes import bind_container
-from aoti_inspect.text import decode
 from aoti_loader import linker, thread_exit
+from aoti_loader.container import read_last_error
+from aoti_loader.process import PROCESS
 from aoti_loader.staging import release
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
 
     from aoti_inspect.facts.records import PluginFacts
-    from aoti_loader.hosts import Host
+    from aoti_loader.hosts.host import Host
     from aoti_loader.mending import Mend
     from aoti_loader.staging import Staged
 
 
 #: What a library calls to start a thread of its own: ``std::thread`` goes through the second.
 _THREAD_STARTERS = ("pthread_create", "_ZNSt6thread15_M_start_thread", "thrd_create")
-#: Plugins that were closed while other threads had objects of theirs.
-_waiting: set[Plugin] = set()
 
 
 def unload_waiting() -> None:
     """Unload what was closed earlier and had to wait for threads to end."""
-    for plugin in tuple(_waiting):
+    for plugin in tuple(PROCESS.waiting):
         plugin.close()
 
 
@@ -107,7 +104,7 @@ class Plugin:
         ]
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"on {self.host.kind}"
+        state = "closed" if self._closed else f"on {self.host.name}"
         return f"<Plugin {self.path} {state}>"
 
     @property
@@ -151,13 +148,7 @@ class Plugin:
 
         None if there is none, or if the plugin keeps none (before PyTorch 2.13).
         """
-        function = self.functions.get("AOTInductorGetLastError")
-        if function is None or self._handle is None:
-            return None
-        text = ctypes.c_void_p()
-        if function(ctypes.byref(text)) or not text.value:
-            return None
-        return decode(read_string(text.value, "the plugin's last error")) or None
+        return None if self._handle is None else read_last_error(self.functions)
 
     def hold(self, what: str = "a container") -> Lease:
         """Return a lease that keeps the plugin loaded until it is released.
@@ -216,9 +207,9 @@ class Plugin:
                 f"{objects} C++ thread_local objects of it belong to other threads that still run; "
                 "when they have ended it goes with the next load, or when it is closed again"
             )
-            _waiting.add(self)
+            PROCESS.waiting.add(self)
             return False
-        _waiting.discard(self)
+        PROCESS.waiting.discard(self)
         self._handle = None
         # The functions' addresses are about to end; whoever kept the table must not find them in it.
         witness = next(iter(self.functions.values()), None)
@@ -258,16 +249,3 @@ class Plugin:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-    def error_reader(self) -> Callable[[], str | None]:
-        """Return a function for the words of this thread's next error: the plugin's, and the host's reason.
-
-        A plugin turns a failing shim into "API call failed"; only the host knows why it failed.
-        """
-        self.host.clear_error()
-
-        def read() -> str | None:
-            words = [text for text in (self.last_error(), self.host.last_error()) if text]
-            return "; ".join(words) or None
-
-        return read

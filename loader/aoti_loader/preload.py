@@ -11,16 +11,22 @@ import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi.errors import AccessFailed, AotiError
-from aoti_abi.torch_host import NEEDED_NAMES
-from aoti_inspect.facts.symbol_families import family
 from aoti_loader import linker
 from aoti_loader.cuda import CUDART, find_cudart
+from aoti_loader.process import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aoti_inspect.facts.records import PluginFacts
+    from aoti_inspect.facts.symbol_families import Family
 
+#: Whose functions each runtime library has.
+_RUNTIMES: tuple[tuple[Family, str], ...] = (
+    ("c++", "libstdc++"),
+    ("libc++", "libc++"),
+    ("cuda-runtime", "libcudart"),
+)
 _LIBCXX = "libc++.so.1"
 _LIBSTDCXX = "libstdc++.so.6"
 
@@ -37,28 +43,19 @@ class Preload(NamedTuple):
     symbols: tuple[str, ...]
 
 
-#: Handles of what was opened, by name, for the life of the process: libraries above hold addresses in them.
-_opened: dict[str, int] = {}
-_global: set[str] = set()
-
-
 def forgotten(facts: PluginFacts) -> tuple[Preload, ...]:
     """Return which runtimes a plugin uses without naming them in DT_NEEDED."""
-    needed = facts.elf.needed
-    by_family: dict[str, list[str]] = {}
-    for symbol in facts.elf.undefined:
-        # A symbol with a library of its own is that library's business.
-        if symbol.binding != "weak" and symbol.library is None:
-            by_family.setdefault(family(symbol.name), []).append(symbol.name)
+    imports = facts.imports
     found = []
-    for kind, library in (("c++", "libstdc++"), ("libc++", "libc++"), ("cuda-runtime", "libcudart")):
-        symbols = by_family.get(kind, ())
-        if symbols and not any(name.startswith(library) for name in needed):
+    for kind, library in _RUNTIMES:
+        # A symbol with a library of its own is that library's business.
+        symbols = imports.unversioned(kind)
+        if symbols and not imports.needs_library(library):
             found.append(Preload(library, tuple(sorted(symbols)[:3])))
     if any(item.library == "libc++" for item in found):
         # Exceptions and operator new have the same names in both runtimes; libc++ brings its own.
         found = [item for item in found if item.library != "libstdc++"]
-    if any(name.startswith("libc++") for name in needed):
+    if imports.needs_library("libc++"):
         found = [item for item in found if item.library != "libstdc++"]
     return tuple(found)
 
@@ -73,7 +70,8 @@ def open_forgotten(items: Iterable[Preload], path: str) -> tuple[str, ...]:
     Raises:
         AccessFailed: one can't be opened, with the dynamic linker's words, each time it is tried.
     """
-    return tuple(_open_runtime(item, path) for item in items)
+    with PROCESS.lock:
+        return tuple(_open_runtime(item, path) for item in items)
 
 
 def open_needed(facts: PluginFacts) -> None:
@@ -83,10 +81,12 @@ def open_needed(facts: PluginFacts) -> None:
     would call the plugin's copies of its own inline functions, and could never be parted from it again. What
     can't be opened here is left for the dynamic linker to refuse, in the plugin's name.
     """
-    for name in facts.elf.needed:
-        if name not in _opened and name not in NEEDED_NAMES and "/" not in name:
-            with contextlib.suppress(AccessFailed):
-                _opened[name] = linker.open_library(name, linker.RTLD_LAZY | linker.RTLD_LOCAL)
+    opened = PROCESS.libraries
+    with PROCESS.lock:
+        for name in facts.elf.needed:
+            if name not in opened and name not in facts.imports.libtorch and "/" not in name:
+                with contextlib.suppress(AccessFailed):
+                    opened[name] = linker.open_library(name, linker.RTLD_LAZY | linker.RTLD_LOCAL)
 
 
 def open_named(names: Iterable[str], path: str) -> tuple[str, ...]:
@@ -95,7 +95,8 @@ def open_named(names: Iterable[str], path: str) -> tuple[str, ...]:
     Raises:
         AccessFailed: one can't be opened.
     """
-    return tuple(_open(name, path, f"the preload {name!r}", None) for name in names)
+    with PROCESS.lock:
+        return tuple(_open(name, path, f"the preload {name!r}", None) for name in names)
 
 
 def _open_runtime(item: Preload, path: str) -> str:
@@ -108,14 +109,14 @@ def _open_runtime(item: Preload, path: str) -> str:
 
 
 def _open(name: str, path: str, what: str, hint: str | None) -> str:
-    if name in _global:
-        return linker.file_of_handle(_opened[name])
+    if name in PROCESS.global_libraries:
+        return linker.file_of_handle(PROCESS.libraries[name])
     try:
         handle = linker.open_library(name, linker.RTLD_LAZY | linker.RTLD_GLOBAL)
     except AotiError as error:
         raise AccessFailed(f"cannot open {what}", path=path, cause=error.cause, hint=hint) from None
-    _opened[name] = handle
-    _global.add(name)
+    PROCESS.libraries[name] = handle
+    PROCESS.global_libraries.add(name)
     return linker.file_of_handle(handle)
 
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi.errors import AccessFailed
+from aoti_loader.process import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,9 +31,6 @@ MEMORY_LIMIT = 256 << 20
 _MFD_CLOEXEC, _MFD_EXEC = 1, 0x10
 _CHUNK = 4 << 20  # a write takes at most 2 GiB at once
 _counter = itertools.count()
-_lock = threading.Lock()
-_folder: str | None = None
-_folder_owner = 0
 
 
 class Staged(NamedTuple):
@@ -142,16 +139,15 @@ def _patch(target: int, patches: Iterable[Patch], name: str) -> None:
 
 def _private_folder() -> str:
     """Return this process's folder for copies, made on first use and removed at exit."""
-    global _folder, _folder_owner
-    with _lock:
-        if _folder is None or _folder_owner != os.getpid():
+    with PROCESS.lock:
+        if PROCESS.staging_folder is None or PROCESS.staging_folder[1] != os.getpid():
             import atexit
             import tempfile
 
             # mkdtemp makes it with mode 0700, under a name that nobody can guess.
-            _folder, _folder_owner = tempfile.mkdtemp(prefix="aoti-loader-"), os.getpid()
-            atexit.register(_remove_folder, _folder, _folder_owner)
-        return _folder
+            PROCESS.staging_folder = tempfile.mkdtemp(prefix="aoti-loader-"), os.getpid()
+            atexit.register(_remove_folder, *PROCESS.staging_folder)
+        return PROCESS.staging_folder[0]
 
 
 def _remove_folder(folder: str, owner: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 import warnings
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aoti_abi import codes, errors
+from aoti_abi import builtin_host, codes, errors, shim_catalogue
 from aoti_abi.container_api import CONTAINER_API, REQUIRED, TORCH_2_1_ONLY, compiled_by
 from aoti_abi.features import FEATURES, evaluate
 from aoti_abi.versions import KNOWN_TORCH, SUPPORTED_TORCH, newest, parse_version
@@ -36,6 +37,7 @@ def exports_of(version: str) -> set[str]:
         ("2.10", 32),
         ("2.13", 40),
         ("2.14", 44),
+        ("2.15", 47),
     ],
 )
 def test_how_many_functions_each_version_emits(version: str, count: int) -> None:
@@ -54,6 +56,7 @@ def test_how_many_functions_each_version_emits(version: str, count: int) -> None
         ("2.12", "2.10", "2.12"),
         ("2.13", "2.13", "2.13"),
         ("2.14", "2.14", "2.14"),
+        ("2.15", "2.15", "2.15"),
     ],
 )
 def test_compiled_by_reads_the_export_set(version: str, oldest: str, newest_one: str) -> None:
@@ -102,7 +105,7 @@ def test_L1_N1_run_needs_every_required_function() -> None:
     ],
 )
 def test_L2_N3_each_absent_function_costs_named_features(absent: str, lost: set[str]) -> None:
-    exports = exports_of("2.14") - {absent}
+    exports = exports_of(KNOWN_TORCH[-1]) - {absent}
     states = [state for state in evaluate(exports) if not state.available]
     assert {state.feature.name for state in states} == lost
     assert all(state.missing == (absent,) and state.since == CONTAINER_API[absent].since for state in states)
@@ -133,6 +136,8 @@ def test_versions_are_numbers() -> None:
     assert newest(["2.9", "2.13", "2.2"]) == "2.13"
     assert list(KNOWN_TORCH) == sorted(KNOWN_TORCH, key=parse_version)
     assert KNOWN_TORCH[4:] == SUPPORTED_TORCH
+    assert KNOWN_TORCH[0] == "2.2"
+    assert SUPPORTED_TORCH[0] == "2.6"
 
 
 @pytest.mark.parametrize("text", ["", "2.", "a.b", "2.13+cpu", "-1", "2..3", "²"])
@@ -146,24 +151,69 @@ def test_versions_round_trip(parts: list[int]) -> None:
     assert parse_version(".".join(map(str, parts))) == tuple(parts)
 
 
-def test_dtype_codes_are_those_of_torch() -> None:
-    import torch
-
-    for dtype in codes.DTYPES.values():
-        if hasattr(torch, dtype.name):
-            assert getattr(torch, dtype.name).itemsize == dtype.itemsize
-    import ctypes
+def test_codes_are_those_of_torch() -> None:
     import os
 
+    import torch
+
     library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
-    for dtype in codes.DTYPES.values():
-        getter = getattr(library, f"aoti_torch_dtype_{dtype.name}", None)
-        if getter is not None:
-            assert getter() == dtype.code, dtype
-    for name, code in codes.DEVICE_TYPES.items():
-        assert getattr(library, f"aoti_torch_device_type_{name}")() == code
-    assert library.aoti_torch_layout_strided() == codes.LAYOUT_STRIDED
-    assert library.aoti_torch_layout__mkldnn() == codes.LAYOUT_MKLDNN
+    tables = {
+        "dtype": {name: dtype.code for name, dtype in codes.DTYPES_BY_NAME.items()},
+        "device_type": codes.DEVICE_TYPES | codes.OTHER_DEVICE_TYPES,
+        "layout": codes.LAYOUTS,
+        "memory_format": codes.MEMORY_FORMATS,
+    }
+    for group, table in tables.items():
+        for name, code in table.items():
+            assert getattr(library, f"aoti_torch_{group}_{name}")() == code, (group, name)
+
+
+class _Tensor(ctypes.Structure):
+    """``DLManagedTensorVersioned`` as far as the type."""
+
+    _fields_ = (
+        ("head", ctypes.c_uint64 * 4),
+        ("data", ctypes.c_uint64 * 2),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+    )
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated", "ignore:ComplexHalf support")
+@pytest.mark.parametrize("dtype", codes.DTYPES.values(), ids=lambda dtype: dtype.name)
+def test_element_types_are_those_of_torch(dtype: codes.Dtype) -> None:
+    import torch
+
+    theirs = getattr(torch, dtype.name)
+    assert (theirs.itemsize, theirs.is_complex) == (dtype.itemsize, dtype.kind == "complex")
+    assert theirs.is_floating_point == (dtype.kind == "float")
+    if dtype.kind in ("int", "uint"):
+        assert theirs.is_signed == (dtype.kind == "int")
+    if dtype.storage:
+        assert getattr(torch, dtype.storage).dtype == theirs
+    capsule = torch.empty(0, dtype=theirs).__dlpack__(max_version=(1, 1))
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    made = _Tensor.from_address(pointer(capsule, b"dltensor_versioned"))
+    assert (made.code, made.bits, made.lanes) == dtype.dlpack
+
+
+def test_every_code_that_a_plugin_may_ask_for_is_in_a_table() -> None:
+    asked = {
+        name
+        for name in shim_catalogue.all_names()
+        if name.startswith(
+            (
+                "aoti_torch_dtype_",
+                "aoti_torch_device_type_",
+                "aoti_torch_layout_",
+                "aoti_torch_memory_format_",
+            )
+        )
+    }
+    assert asked == builtin_host.CODES
 
 
 def test_names_of_codes() -> None:

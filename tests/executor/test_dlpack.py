@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from aoti_abi.errors import InvalidArgument, NotSupported
-from aoti_executor.dlpack import Imported, _Managed, _Versioned, export_dlpack, import_dlpack
-from aoti_executor.native import DLTensor
-from aoti_executor.views import view
+from aoti_executor.arrays import view
+from aoti_executor.call_structs import DLManaged, DLTensor, DLVersioned
+from aoti_executor.dlpack import Imported, export_dlpack, import_dlpack
 
 TYPES = ["?", "b", "h", "i", "l", "B", "H", "I", "L", "e", "f", "d", "F", "D"]
 _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
@@ -111,7 +111,7 @@ class _Handmade:
 
 def _managed(**fields):
     shape, strides, data = (ctypes.c_int64 * 2)(2, 3), (ctypes.c_int64 * 2)(3, 1), (ctypes.c_float * 6)()
-    struct = _Managed()
+    struct = DLManaged()
     tensor = struct.tensor
     tensor.data, tensor.ndim, tensor.code, tensor.bits, tensor.lanes = ctypes.addressof(data), 2, 2, 32, 1
     tensor.device.type = 1
@@ -162,7 +162,7 @@ def test_handmade_capsule_that_is_right_is_taken():
 
 
 def test_other_versions_and_other_objects_are_refused():
-    versioned = _Versioned()
+    versioned = DLVersioned()
     versioned.major = 2
     with pytest.raises(NotSupported, match=r"DLPack 2\.0"):
         import_dlpack(_Handmade(versioned, b"dltensor_versioned"))
@@ -208,7 +208,7 @@ def test_pytorch_tensors_in_and_out(child):
         """
         import gc, sys, torch
         from aoti_executor import Model
-        from aoti_executor.views import view
+        from aoti_executor.arrays import view
         kinds = (torch.float32, torch.bfloat16, torch.bool, torch.complex64, torch.int8, torch.float8_e5m2)
         for dtype in kinds:
             x = torch.zeros(3, 4, 5).to(dtype)
@@ -244,6 +244,6 @@ def test_pytorch_tensors_in_and_out(child):
 
 def test_layout_of_the_structs_is_that_of_the_protocol():
     assert ctypes.sizeof(DLTensor) == 48
-    assert ctypes.sizeof(_Managed) == 64
-    assert ctypes.sizeof(_Versioned) == 80
-    assert _Versioned.tensor.offset == 32
+    assert ctypes.sizeof(DLManaged) == 64
+    assert ctypes.sizeof(DLVersioned) == 80
+    assert DLVersioned.tensor.offset == 32

@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aoti_abi.container_api import CONTAINER_API
 from aoti_abi.errors import InvalidArgument
-from aoti_abi.versions import parse_version
 from aoti_executor import Model
-from aoti_executor.openmp import SAFE_TEAM, hold_teams, needs_limit, team_limit_from_source
+from aoti_executor.openmp import hold_teams
 from aoti_inspect.artifacts.facts import read_facts
+from aoti_inspect.facts.openmp import SAFE_TEAM
 
 ROOT = Path(__file__).resolve().parents[2]
 TEAM = ROOT / "fixtures" / "structured" / "team.so"
@@ -64,50 +63,9 @@ def test_number_of_threads_is_checked(threads):
         Model(MLP, host="builtin", warn=False, threads=threads)
 
 
-def test_plugin_without_openmp_code_needs_no_limit():
-    facts = read_facts(str(MLP))
-    assert not needs_limit(facts)
-    assert hold_teams(facts, None) is None
-
-
-def test_plugins_of_before_2_12_fix_their_teams_themselves():
+def test_known_teams_are_held_to_and_the_user_has_the_last_word():
     facts = read_facts(str(TEAM))
-    assert needs_limit(facts)
-    exports = facts.elf.exports
-    names = tuple(name for name in exports.container if parse_version(CONTAINER_API[name].since) <= (2, 8))
-    old = exports._replace(container=names)
-    assert not needs_limit(facts._replace(elf=facts.elf._replace(exports=old)))
-
-
-KERNEL = b"""
-    #pragma omp parallel
-    {
-        int tid = omp_get_thread_num();
-        float tmp_acc0_arr[16];
-        for (int tid = 0; tid < 16; tid++) tmp_acc0_arr[tid] = 0;
-        float other_arr[48];
-"""
-
-
-@pytest.mark.parametrize(
-    ("sources", "limit"),
-    [
-        ([], None),
-        ([b"int main() {}"], None),
-        ([b"#pragma omp parallel num_threads(4)\n float tmp_acc0_arr[4];"], None),
-        ([KERNEL], 16),
-        ([b"#pragma omp parallel\n out[i] = in[i];"], 0),
-        ([b"    #pragma omp parallel\n constexpr int64_t num_threads = 8;"], 8),
-        ([b"#pragma omp parallel\n int64_t num_thread = 6;"], 6),
-        ([b"int main() {}", KERNEL, b"#pragma omp parallel\n float a_arr[12];"], 12),
-    ],
-)
-def test_source_tells_how_many_threads_there_is_room_for(sources, limit):
-    assert team_limit_from_source(sources) == limit
-
-
-def test_limit_from_the_source_is_used():
-    facts = read_facts(str(TEAM))
-    assert hold_teams(facts, None, 16).max_threads == 16
-    assert hold_teams(facts, None, 0) is None
-    assert hold_teams(facts, 3, 16).max_threads == 3
+    assert hold_teams(facts, None).max_threads == SAFE_TEAM
+    assert hold_teams(facts._replace(openmp_team=16), None).max_threads == 16
+    assert hold_teams(facts._replace(openmp_team=None), None) is None
+    assert hold_teams(facts, 3).max_threads == 3

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from aoti_abi.codes import DTYPES, DTYPES_BY_NAME
+from aoti_abi.codes import DTYPES_BY_NAME
 from aoti_abi.errors import InvalidArgument, NotSupported
 from aoti_executor import Container, Tensor
-from aoti_executor.views import View, view
+from aoti_executor.arrays import view
+from aoti_executor.dlpack import import_dlpack
+from aoti_executor.views import View, allocate
+
+#: Neither numpy nor this ml_dtypes has them.
+WITHOUT_ARRAYS = [
+    name for name, dtype in DTYPES_BY_NAME.items() if not dtype.numpy and not hasattr(ml_dtypes, name)
+]
 
 
 @pytest.fixture
@@ -51,16 +59,46 @@ def test_numbers(container):
         len(tensor)
 
 
-@pytest.mark.parametrize("name", [dtype.name for dtype in DTYPES.values() if dtype.name != "complex32"])
+@pytest.mark.parametrize("name", [name for name in DTYPES_BY_NAME if name not in WITHOUT_ARRAYS])
 def test_every_element_type(container, name):
     dtype = DTYPES_BY_NAME[name]
     scalar = np.dtype(dtype.numpy) if dtype.numpy else getattr(ml_dtypes, name)
-    value = np.array([0, 1, 1]).astype(scalar)
+    value = np.array([1, 2, 1]).astype(scalar)
     tensor = Tensor(container._handle.host, container._handle.host.wrap(view(value)), value)
     assert tensor.dtype == name
     assert tensor.numpy().dtype == scalar
     assert tensor.tobytes() == value.tobytes()
     np.testing.assert_array_equal(np.asarray(tensor), value)
+
+
+@pytest.mark.parametrize("name", WITHOUT_ARRAYS)
+def test_an_element_type_without_arrays(container, name):
+    memory = allocate(DTYPES_BY_NAME[name].code, (2, 3), (3, 1))
+    ctypes.memset(memory.data, 7, memory.span)
+    tensor = Tensor(container._handle.host, container._handle.host.wrap(memory), memory)
+    assert (tensor.dtype, tensor.shape, tensor.strides) == (name, (2, 3), (3, 1))
+    assert tensor.nbytes == 6 * DTYPES_BY_NAME[name].itemsize
+    assert tensor.tobytes() == b"\7" * tensor.nbytes
+    assert import_dlpack(tensor).dtype == memory.dtype
+    with pytest.raises(NotSupported, match=f"numpy has no {name}, nor has ml_dtypes") as caught:
+        tensor.numpy()
+    assert "pip" not in caught.value.hint
+
+
+def test_a_scale_of_8_bits_can_be_read(container):
+    memory = allocate(44, (5,), (1,))
+    tensor = Tensor(container._handle.host, container._handle.host.wrap(memory), memory)
+    assert (tensor.dtype, tensor.nbytes, tensor.view.itemsize) == ("float8_e8m0fnu", 5, 1)
+    assert str(tensor.view) == "float8_e8m0fnu(5,)"
+
+
+def test_an_element_type_that_is_not_known(container):
+    tensor = container.run([np.arange(3.0)])[0]
+    tensor._view = tensor.view._replace(dtype=12)
+    assert tensor.dtype == "dtype(12)"
+    for use in (lambda: tensor.nbytes, tensor.tobytes, tensor.numpy, tensor.__dlpack__):
+        with pytest.raises(NotSupported, match=r"dtype\(12\)"):
+            use()
 
 
 def test_array_protocol(container):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aoti_abi.errors import AotiError
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.artifacts.so_file import open_so_file
 from aoti_inspect.elf.image import ElfImage
@@ -30,7 +31,12 @@ def facts_of(plugin: ArtifactPlugin, source: Source | None = None) -> PluginFact
     image = ElfImage(source, plugin.name)
     for problem in plugin.metadata_problems:
         image.note(problem)
-    return plugin_facts(image, metadata=plugin.metadata)
+    return plugin_facts(
+        image,
+        metadata=plugin.metadata,
+        sources=_sources(plugin),
+        inputs=() if plugin.delegate is None else plugin.delegate.inputs,
+    )
 
 
 def read_facts(path: str) -> PluginFacts:
@@ -41,3 +47,11 @@ def read_facts(path: str) -> PluginFacts:
     """
     with open_so_file(path) as artifact:
         return facts_of(artifact.plugins[0])
+
+
+def _sources(plugin: ArtifactPlugin) -> tuple[bytes, ...]:
+    """Return the C++ that Inductor left beside a plugin; empty if it can't be had, since it only adds."""
+    try:
+        return tuple(bytes(text) for text in plugin.sources)
+    except AotiError:
+        return ()

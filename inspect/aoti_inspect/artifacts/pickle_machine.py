@@ -22,20 +22,7 @@ if TYPE_CHECKING:
 
 _MAX_MEMO = 1 << 20
 
-_STORAGES = {
-    "ByteStorage": "uint8",
-    "CharStorage": "int8",
-    "ShortStorage": "int16",
-    "IntStorage": "int32",
-    "LongStorage": "int64",
-    "HalfStorage": "float16",
-    "FloatStorage": "float32",
-    "DoubleStorage": "float64",
-    "ComplexFloatStorage": "complex64",
-    "ComplexDoubleStorage": "complex128",
-    "BoolStorage": "bool",
-    "BFloat16Storage": "bfloat16",
-}
+_STORAGES = {dtype.storage: dtype for dtype in DTYPES_BY_NAME.values() if dtype.storage}
 
 
 class SavedTensor(NamedTuple):
@@ -212,8 +199,7 @@ class Interpreter:
                 if kind.name == "UntypedStorage":
                     dtype, itemsize = "untyped", 1
                 elif kind.name in _STORAGES:
-                    dtype = _STORAGES[kind.name]
-                    itemsize = DTYPES_BY_NAME[dtype].itemsize
+                    dtype, itemsize = _STORAGES[kind.name].name, _STORAGES[kind.name].itemsize
                 else:
                     raise self.damaged(f"{kind.module}.{kind.name} is no storage")
                 nbytes = count * itemsize

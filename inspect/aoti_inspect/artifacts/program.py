@@ -7,6 +7,7 @@ from aoti_inspect.source import Location
 
 if TYPE_CHECKING:
     from aoti_abi.payload import Payload
+    from aoti_inspect.facts.inputs import InputSpec
     from aoti_inspect.source import Source
 
 
@@ -53,6 +54,7 @@ class Delegate(NamedTuple):
         compile_specs: its options, in order.
         payload: decoded; None for a delegate that is not AOTInductor's.
         calls: the arguments of each call to it, in the order of execution; usually one call.
+        inputs: what the method says of the plugin's inputs; empty where it can't be told.
     """
 
     number: int
@@ -60,6 +62,7 @@ class Delegate(NamedTuple):
     compile_specs: tuple[tuple[str, bytes], ...]
     payload: Payload | None
     calls: tuple[tuple[Argument, ...], ...]
+    inputs: tuple[InputSpec, ...] = ()
 
 
 class NamedBlob(NamedTuple):

@@ -33,17 +33,14 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
     summary = artifact.summary
     budget = artifact.budget or Budget(sum(plugin.size for plugin in artifact.plugins))
     for plugin in artifact.plugins:
-        try:  # the others are still to be audited
+        try:
             if artifact.kind != "plugin":
                 budget.spend(_STEPS_PER_PLUGIN, f"the audit of {len(artifact.plugins)} plugins")
             facts = facts_of(plugin)
             disagreements, rows = _second_view(plugin, facts, settings)
             summary += rows if artifact.kind == "plugin" else ()
-            package = artifact if _is_package(artifact, facts) else None
-            plugins.append(
-                audit_plugin(facts, settings, disagreements, artifact=package, entry=plugin, budget=budget)
-            )
-        except TooComplex as error:
+            plugins.append(audit_plugin(facts, settings, disagreements, origin=plugin, budget=budget))
+        except TooComplex as error:  # noqa: PERF203 - the others are still to be audited
             if artifact.kind == "plugin":
                 raise
             budget.give_up(f"{plugin.name}: {error.message}")
@@ -64,10 +61,13 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
             budget.give_up(f"{plugin.name}: {internal_error(error)}")
     facts_of_all = tuple(audit.facts for audit in plugins)
     findings: list[Finding] = []
-    if any(_is_package(artifact, facts) for facts in facts_of_all) or artifact.kind != "plugin":
-        from aoti_inspect.rules.package_scope import check_package
+    if artifact.kind != "plugin" or any(_is_package(artifact, facts) for facts in facts_of_all):
+        from aoti_inspect.rules import package_rules
+        from aoti_inspect.rules.registry import PackageContext, run_rules
 
-        findings, not_checked = check_package(artifact, settings.target, facts_of_all)
+        findings, not_checked = run_rules(
+            PackageContext(artifact, settings.target, facts_of_all), package_rules()
+        )
     not_checked += [NotChecked(TOO_COMPLEX_CODE, TOO_COMPLEX_NAME, reason) for reason in budget.given_up]
     return ArtifactAudit(
         artifact.path,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 #: A folder with more artifacts than this is taken for a mistake (a file system's root, a mount).
 _LIMIT = 100_000
-#: Folders in folders in folders: more is no place to keep models.
+#: How deep folders may be nested: nobody keeps models deeper.
 _MOST_LEVELS = 200
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.elf.dynamic import Dynamic
-    from aoti_inspect.elf.records import ElfFacts, Section
+    from aoti_inspect.elf.records import ElfFacts, Section, Segment
     from aoti_inspect.elf.symbols import DynamicSymbol
 
 #: Bytes that `ElfImage.contains` looks at; a plugin has about one million.
@@ -122,6 +122,17 @@ class ElfImage:
                 break
         return False
 
+    @property
+    def dynamic_offset(self) -> int | None:
+        """Where in the file the entries of `dynamic` are; None if there are none in it."""
+        segment = self._dynamic_segment
+        # The dynamic linker goes by the segment's address and not by its offset.
+        return None if segment is None else self.space.offset_of(segment.address)
+
+    @property
+    def _dynamic_segment(self) -> Segment | None:
+        return next((item for item in reversed(self.segments) if item.type == "DYNAMIC"), None)
+
     @cached_property
     def read_only(self) -> tuple[tuple[int, int], ...]:
         """Where the bytes are that are mapped and can't be written: start and end, no byte twice."""
@@ -144,7 +155,7 @@ class ElfImage:
         Raises:
             InvalidProgram: no PT_LOAD maps it, or it has more than `MAX_ENTRIES` entries.
         """
-        segment = next((item for item in reversed(self.segments) if item.type == "DYNAMIC"), None)
+        segment = self._dynamic_segment
         if segment is None:
             return None
         if segment.file_size == 0:
@@ -153,8 +164,7 @@ class ElfImage:
                 fatal=True,
             )
             return None
-        # The dynamic linker goes by its address and not by its offset.
-        offset = self.space.offset_of(segment.address)
+        offset = self.dynamic_offset
         if offset is None:
             raise self._damaged(f"PT_DYNAMIC is at {segment.address:#x}, which no PT_LOAD maps")
         if offset != segment.offset:

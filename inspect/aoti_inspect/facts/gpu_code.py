@@ -13,10 +13,12 @@ from __future__ import annotations
 import struct
 from itertools import islice
 
+from aoti_abi.errors import AotiError
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf.format import EM_CUDA, MAGIC
+from aoti_inspect.elf.header import identify, read_header
 from aoti_inspect.facts.records import GpuImage
-from aoti_inspect.facts.symbol_families import family
+from aoti_inspect.source import BufferSource
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from aoti_inspect.budget import Share
     from aoti_inspect.elf.image import ElfImage
-    from aoti_inspect.elf.records import ElfFacts
+    from aoti_inspect.facts.imports import Imports
 
 #: Images that are listed; a plugin has one for each kernel.
 MAX_IMAGES = 4096
@@ -43,21 +45,19 @@ _FATBIN_MAGIC_BYTES = FATBIN_MAGIC.to_bytes(4, "little")
 #: kind, attributes, header bytes, payload bytes, compressed bytes, -, minor, major, architecture.
 _ENTRY = struct.Struct("<HHIQIIHHI")
 _KIND_PTX, _KIND_ELF = 1, 2
-_ELF64 = struct.Struct("<HHIQQQIHHHHHH")
 #: The identification's ABI version from which on e_flags have the architecture one byte higher.
 _ABI_V2 = 8
 _FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
-_CUDA_LIBRARIES = ("libcuda.so", "libcudart.so", "libnvrtc.so")
 _START = b"_start\0"
 _PTX_HEAD = 4096
 _CUBIN = b".cubin\0"
 _LONGEST_PATH = 4096
 
 
-def find_gpu_code(image: ElfImage, facts: ElfFacts) -> tuple[GpuImage, ...]:
+def find_gpu_code(image: ElfImage, imports: Imports) -> tuple[GpuImage, ...]:
     """List the GPU code, each piece once, in the file's order; at most `MAX_IMAGES`."""
     found: dict[int, GpuImage] = {}
-    cuda = uses_cuda(facts)
+    cuda = imports.uses_cuda
     share = image.budget.share("the GPU code", MAX_LOOKS, "places and entries")
     # Sections and symbols may name one place many times.
     for offset, size in dict.fromkeys(_places(image, kernels=cuda)):
@@ -74,13 +74,13 @@ def find_gpu_code(image: ElfImage, facts: ElfFacts) -> tuple[GpuImage, ...]:
     return tuple(found[key] for key in sorted(found))
 
 
-def find_cubin_paths(image: ElfImage, facts: ElfFacts) -> tuple[str, ...]:
+def find_cubin_paths(image: ElfImage, imports: Imports) -> tuple[str, ...]:
     """List the names of cubins in the read-only bytes of a plugin that loads them by path (cuModuleLoad).
 
     Inductor's wrapper has the path of each kernel as it was where the model was compiled; with a directory
     for cubins its last part counts.
     """
-    if not any(symbol.name == "cuModuleLoad" for symbol in facts.undefined):
+    if not imports.has("cuModuleLoad"):
         return ()
     found: dict[str, None] = {}
     share = image.budget.share("the names of cubins", MAX_PATHS, "places")
@@ -102,13 +102,6 @@ def _read_only(image: ElfImage) -> Iterator[tuple[int, int]]:
             return
         yield start, min(end, start + left)
         left -= end - start
-
-
-def uses_cuda(facts: ElfFacts) -> bool:
-    """Whether the file asks for CUDA's driver or runtime, by library or by symbol."""
-    if any(name.startswith(_CUDA_LIBRARIES) for name in facts.needed):
-        return True
-    return any(family(symbol.name) in ("cuda-runtime", "cuda-driver") for symbol in facts.undefined)
 
 
 def _places(image: ElfImage, *, kernels: bool) -> Iterator[tuple[int, int]]:
@@ -154,17 +147,16 @@ def _read(image: ElfImage, offset: int, size: int, share: Share) -> Iterator[Gpu
 
 
 def _cubin(head: bytes, offset: int, size: int) -> GpuImage | None:
-    if len(head) < 64 or head[4] != 2 or head[5] != 1:
+    identity = identify(head)
+    if identity is None or identity.machine != EM_CUDA:
         return None
-    _, machine, _, _, phoff, shoff, flags, _, phentsize, phnum, shentsize, shnum, _ = _ELF64.unpack_from(
-        head, 16
-    )
-    if machine != EM_CUDA:
+    try:
+        header = read_header(BufferSource(head), "a cubin")
+    except AotiError:
         return None
-    architecture = flags >> 8 & 0xFF if head[8] >= _ABI_V2 else flags & 0xFF
+    architecture = header.flags >> 8 & 0xFF if header.abi_version >= _ABI_V2 else header.flags & 0xFF
     # The tables of a cubin are at its end.
-    length = max(phoff + phnum * phentsize, shoff + shnum * shentsize, 64)
-    return GpuImage("cubin", architecture, None, "elf", offset, min(size, length))
+    return GpuImage("cubin", architecture, None, "elf", offset, min(size, header.end))
 
 
 def _fatbins(image: ElfImage, offset: int, size: int, share: Share) -> Iterator[GpuImage]:

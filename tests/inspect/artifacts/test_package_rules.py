@@ -27,7 +27,8 @@ from aoti_inspect.artifacts.program import Delegate
 from aoti_inspect.auditing.artifact import audit_artifact
 from aoti_inspect.auditing.result import ArtifactAudit, Settings
 from aoti_inspect.facts.target import Target
-from aoti_inspect.rules import all_rules
+from aoti_inspect.rules import package_rules, plugin_rules
+from aoti_inspect.rules.registry import PackageContext, PluginContext, run_rules
 from aoti_inspect.source import BufferSource
 
 from .conftest import package_members, write_zip
@@ -332,7 +333,10 @@ def test_cubins_that_the_package_lost(tmp_path, compile_library, smallest_source
 
 def test_two_cxx_libraries_in_one_package(tmp_path, plugin_bytes):
     from aoti_inspect.artifacts.facts import facts_of
-    from aoti_inspect.rules.package_scope import check_package
+
+    def check(facts):
+        context = PackageContext(artifact, Target(), facts)
+        return [finding.code for finding in run_rules(context, package_rules())[0]]
 
     with open_artifact(write_zip(tmp_path / "m.pt2", package_members(plugin_bytes))) as artifact:
         facts = facts_of(artifact.model().plugin)
@@ -340,8 +344,8 @@ def test_two_cxx_libraries_in_one_package(tmp_path, plugin_bytes):
             facts._replace(cxx_runtime="libstdc++", name="a"),
             facts._replace(cxx_runtime="libc++", name="b"),
         )
-        assert [finding.code for finding in check_package(artifact, Target(), both)[0]] == ["AOTI648"]
-        assert check_package(artifact, Target(), both[:1])[0] == []
+        assert check(both) == ["AOTI648"]
+        assert check(both[:1]) == []
 
 
 def test_every_anomaly_has_a_rule():
@@ -356,17 +360,13 @@ def test_every_anomaly_has_a_rule():
     hints |= set(re.findall(r'\(\s*"((?:overlapping|duplicate)-members?)"', text))
     hints |= {"unknown-payload", "missing-plugin", "malformed-payload"}
     assert len(hints) > 20
-    rules = "".join(path.read_text() for path in (folder.parent / "rules").glob("package*.py"))
+    rules = "".join(path.read_text() for path in (folder.parent / "rules").glob("aoti*.py"))
     assert {hint for hint in hints if f'"{hint}"' not in rules} == set()
 
 
-def test_package_rules_say_nothing_about_plain_plugins(smallest_plugin):
+def test_rules_about_a_plugin_in_its_package_say_nothing_about_a_plugin_by_itself(smallest_plugin):
     from aoti_inspect.artifacts.facts import read_facts
-    from aoti_inspect.rules.registry import Context, run_rules
 
-    context = Context(read_facts(smallest_plugin), Target(), ())
-    rules = {
-        code: rule for code, rule in all_rules().items() if "AOTI610" <= code < "AOTI700" or code >= "AOTI750"
-    }
-    assert len(rules) > 25
-    assert run_rules(context, rules) == ([], [])
+    rules = {code: rule for code, rule in plugin_rules().items() if "AOTI610" <= code < "AOTI700"}
+    assert len(rules) == 7
+    assert run_rules(PluginContext(read_facts(smallest_plugin), Target()), rules) == ([], [])

@@ -20,7 +20,11 @@ static int *destroyed;
 
 struct Words {
     std::string text;
-    ~Words() { if (destroyed) ++*destroyed; }
+    ~Words() {
+        if (destroyed) {
+            ++*destroyed;
+        }
+    }
 };
 static thread_local Words last_error;
 
@@ -30,12 +34,13 @@ API int next_value() { return ++Shared<int>::value; }
 API void *where_terminate_is() { return reinterpret_cast<void *>(&std::terminate); }
 API void *make() { return ::operator new(8); }
 
-C(CreateWithDevice)(void **container, size_t models, const char *device, const char *folder)
-{
+C(CreateWithDevice)(void **container, size_t models, const char *device, const char *folder) {
     try {
         std::ostringstream words;
         words << "Invalid device: " << device;
-        if (std::strcmp(device, "cpu") != 0) throw std::runtime_error(words.str());
+        if (std::strcmp(device, "cpu") != 0) {
+            throw std::runtime_error(words.str());
+        }
         *container = new int(7);
         return 0;
     } catch (const std::exception &error) {
@@ -43,8 +48,23 @@ C(CreateWithDevice)(void **container, size_t models, const char *device, const c
         return 1;
     }
 }
-C(Delete)(void *container) { delete static_cast<int *>(container); return 0; }
-C(GetNumInputs)(void *, size_t *count) { *count = 0; return 0; }
-C(GetNumOutputs)(void *, size_t *count) { *count = 0; return 0; }
-C(Run)(void *, void **, size_t, void **, size_t, void *, void *) { std::cerr << ""; return 0; }
-API int32_t AOTInductorGetLastError(const char **text) { *text = last_error.text.c_str(); return 0; }
+C(Delete)(void *container) {
+    delete static_cast<int *>(container);
+    return 0;
+}
+C(GetNumInputs)(void *, size_t *count) {
+    *count = 0;
+    return 0;
+}
+C(GetNumOutputs)(void *, size_t *count) {
+    *count = 0;
+    return 0;
+}
+C(Run)(void *, void **, size_t, void **, size_t, void *, void *) {
+    std::cerr << "";
+    return 0;
+}
+API int32_t AOTInductorGetLastError(const char **text) {
+    *text = last_error.text.c_str();
+    return 0;
+}

@@ -31,8 +31,7 @@ NEEDS
 
 API int tag(void) { return TAG; }
 
-API void touch_host(void)
-{
+API void touch_host(void) {
 #ifdef NEEDS
 #define X(name) name();
     NEEDS
@@ -41,8 +40,7 @@ API void touch_host(void)
 }
 
 #ifndef NO_CREATE
-C(CreateWithDevice)(void **container, size_t models, const char *device, const char *folder)
-{
+C(CreateWithDevice)(void **container, size_t models, const char *device, const char *folder) {
     (void)models;
     (void)folder;
 #ifdef CREATE_CRASHES
@@ -51,7 +49,9 @@ C(CreateWithDevice)(void **container, size_t models, const char *device, const c
     fputs("terminate called\n", stderr);
     abort();
 #elif defined(CREATE_HANGS)
-    for (;;) pause();
+    for (;;) {
+        pause();
+    }
 #elif defined(CREATE_EXITS)
     exit(3);
 #elif defined(CREATE_PRINTS)
@@ -68,48 +68,64 @@ C(CreateWithDevice)(void **container, size_t models, const char *device, const c
 }
 #endif
 
-C(Delete)(void *container)
-{
+C(Delete)(void *container) {
     free(container);
     containers--;
     return 0;
 }
 
-C(GetNumInputs)(void *container, size_t *count) { *count = 2; return 0; }
-C(GetNumOutputs)(void *container, size_t *count) { *count = 1; return 0; }
+C(GetNumInputs)(void *container, size_t *count) {
+    *count = 2;
+    return 0;
+}
+C(GetNumOutputs)(void *container, size_t *count) {
+    *count = 1;
+    return 0;
+}
 
 #ifndef NO_RUN
 C(Run)(void *c, void **in, size_t n, void **out, size_t m, void *stream, void *proxy) { return 0; }
 #endif
 
 #ifdef NAMES
-C(GetInputName)(void *c, size_t i, const char **name) { *name = i ? "y" : "x"; return 0; }
-C(GetOutputName)(void *c, size_t i, const char **name) { *name = NAMES; return 0; }
+C(GetInputName)(void *c, size_t i, const char **name) {
+    *name = i ? "y" : "x";
+    return 0;
+}
+C(GetOutputName)(void *c, size_t i, const char **name) {
+    *name = NAMES;
+    return 0;
+}
 #endif
 
-API int32_t AOTInductorGetLastError(const char **text) { *text = last_error; return 0; }
+API int32_t AOTInductorGetLastError(const char **text) {
+    *text = last_error;
+    return 0;
+}
 
 /* Never to be called: it would take the argument for a C++ map. */
 C(ExtractConstantsMap)(void *c, void *map, _Bool inactive) { abort(); }
 
 #ifdef ENTRIES
 enum { OK, EMPTY, NULL_ARRAY, NULL_NAME, NULL_HANDLE, ERROR, HUGE, DUPLICATE, NOT_UTF8, WILD };
-C(ExtractConstantsMapEntries)(void *c, const Entry **entries, size_t *count, _Bool inactive)
-{
+C(ExtractConstantsMapEntries)(void *c, const Entry **entries, size_t *count, _Bool inactive) {
     static Entry array[2] = {{"a.weight", (void *)16}, {"a.bias", (void *)32}};
     last_error = "";
     *entries = array;
     *count = 2;
     switch (ENTRIES) {
-    case EMPTY: *entries = NULL; *count = 0; break;
-    case NULL_ARRAY: *entries = NULL; break;
-    case NULL_NAME: array[1].name = NULL; break;
-    case NULL_HANDLE: array[1].handle = NULL; break;
-    case ERROR: last_error = "the map is on holiday"; return 1;
-    case HUGE: *count = (size_t)-1; break;
-    case DUPLICATE: array[1].name = array[0].name; break;
-    case NOT_UTF8: array[0].name = "\xff\xfe"; break;
-    case WILD: *entries = (const Entry *)0x10; break;
+        case EMPTY:
+            *entries = NULL;
+            *count = 0;
+            break;
+        case NULL_ARRAY: *entries = NULL; break;
+        case NULL_NAME: array[1].name = NULL; break;
+        case NULL_HANDLE: array[1].handle = NULL; break;
+        case ERROR: last_error = "the map is on holiday"; return 1;
+        case HUGE: *count = (size_t)-1; break;
+        case DUPLICATE: array[1].name = array[0].name; break;
+        case NOT_UTF8: array[0].name = "\xff\xfe"; break;
+        case WILD: *entries = (const Entry *)0x10; break;
     }
     return 0;
 }
