@@ -245,8 +245,8 @@ def loads_over_cubins(scale: int) -> bytes:
 def fatbin_sections(scale: int) -> bytes:
     """Section after section over one fatbin whose entries are of no known kind."""
     library = Library()
-    entry = struct.pack("<HHIQIIHHI", 9, 0, 64, 0, 0, 0, 0, 0, 0) + bytes(24)
-    entries = entry[:64] * min(scale, 16384)
+    entry = struct.pack("<HHIQIIHHI", 9, 0, 64, 0, 0, 0, 0, 0, 0) + bytes(32)
+    entries = entry * min(scale, 16384)
     library.blob = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries
     size = len(library.blob)
     library.sections = [(b".nv_fatbin", 1, -1, size - number % 4096) for number in range(scale - 3)]
