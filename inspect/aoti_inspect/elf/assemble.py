@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from aoti_inspect.elf.image import ElfImage
 
 _MAX_INTERPRETER = 4096
+#: Undefined symbols that are listed. PyTorch's own largest libraries have some ten thousand.
+MAX_UNDEFINED = 1 << 14
+#: Names of the container API that are looked up through the hash table; it has fifty.
+_MAX_LOOKUPS = 256
+#: What an entry of each table costs in all that is done with it: reading, judging, rules, reports.
+_STEPS_PER_SEGMENT = 4
+_STEPS_PER_UNDEFINED = 20
+_STEPS_PER_NEED = 12
+_SYMBOLS_IN_A_STEP = 2
 
 
 def assemble(image: ElfImage) -> ElfFacts:
@@ -26,9 +35,11 @@ def assemble(image: ElfImage) -> ElfFacts:
             library that it would open, is not in the file.
     """
     table = image.symbol_table
+    image.budget.spend(_STEPS_PER_SEGMENT * len(image.segments), "its program headers")
     try:
+        image.budget.spend(table.count // _SYMBOLS_IN_A_STEP, "its dynamic symbols")
         undefined = _undefined(image)
-        exports = summarize(table.columns, image.strings)
+        exports = summarize(table.columns, image.strings, image.budget)
         _check_names(image)
         needs = _version_needs(image, undefined)
     except InvalidProgram as error:
@@ -77,6 +88,7 @@ def assemble(image: ElfImage) -> ElfFacts:
         debug_info=any(section.name.startswith((".debug_", ".zdebug_")) for section in sections or ()),
         anomalies=image.anomalies,
         unusable=image.unusable,
+        not_read=image.budget.given_up,
     )
 
 
@@ -85,6 +97,10 @@ def _undefined(image: ElfImage) -> tuple[Symbol, ...]:
     names, info, _ = table.columns
     versions = table.versions
     indices = table.columns.undefined()
+    if len(indices) > MAX_UNDEFINED:
+        image.budget.give_up(f"the undefined symbols: {len(indices)}, of which {MAX_UNDEFINED} were read")
+        del indices[MAX_UNDEFINED:]
+    image.budget.spend(_STEPS_PER_UNDEFINED * len(indices), "its undefined symbols")
     column = versions.column(indices[-1] + 1) if indices else None
     symbols = []
     for index in indices:
@@ -109,6 +125,7 @@ def _version_needs(image: ElfImage, undefined: tuple[Symbol, ...]) -> tuple[Vers
     for symbol in undefined:
         if symbol.version is not None:
             users.setdefault((symbol.library, symbol.version), []).append(symbol.name)
+    image.budget.spend(_STEPS_PER_NEED * len(image.symbol_table.versions.needs), "its version needs")
     return tuple(
         VersionNeed(
             need.library, need.version, need.weak, tuple(sorted(users.get((need.library, need.version), ())))
@@ -126,7 +143,9 @@ def _check_names(image: ElfImage) -> None:
 
 def _check_hash(image: ElfImage, names: tuple[str, ...]) -> None:
     lost = [
-        name for name in names if image.symbol_table.hashed(name.encode("utf-8", "surrogateescape")) is None
+        name
+        for name in sorted(names, key=lambda name: name not in REQUIRED)[:_MAX_LOOKUPS]
+        if image.symbol_table.hashed(name.encode("utf-8", "surrogateescape")) is None
     ]
     if lost:
         image.note(
