@@ -15,7 +15,7 @@ from aoti_inspect.artifacts.artifact import Artifact
 from aoti_inspect.artifacts.formats import Format
 from aoti_inspect.artifacts.sidecars import Beside
 from aoti_inspect.command.cli import main
-from aoti_inspect.command import collect as collecting
+from aoti_inspect.command.collect import collect
 from aoti_inspect.facts.target import Target
 from aoti_inspect.findings import Finding
 from aoti_inspect.reports import formats as report_formats
@@ -57,9 +57,9 @@ def test_a_format_of_artifacts_is_a_reader_and_a_row(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "box_reader", module)
     row = Format("box", (".box",), ((0, b"BOX1"),), "box_reader:read_box")
     monkeypatch.setattr(formats, "FORMATS", (*formats.FORMATS, row))
-    monkeypatch.setattr(collecting, "SUFFIXES", (*formats.SUFFIXES, *row.suffixes))  # made from the table
+    monkeypatch.setattr(formats, "SUFFIXES", (*formats.SUFFIXES, *row.suffixes))  # made from the table
     (tmp_path / "model.box").write_bytes(b"BOX1 and more")
-    assert collecting.collect([str(tmp_path)]) == [str(tmp_path / "model.box")]
+    assert collect([str(tmp_path)]) == [str(tmp_path / "model.box")]
     assert main(["--quiet", str(tmp_path / "model.box")]) == 0
 
 
