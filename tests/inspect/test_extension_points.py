@@ -1,4 +1,4 @@
-"""What is added is found through its table alone: a format of reports, a format of artifacts, a rule, a fact."""
+"""What is added is found through its table alone: formats of reports and artifacts, rules."""
 
 from __future__ import annotations
 
