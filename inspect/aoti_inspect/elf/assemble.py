@@ -7,6 +7,7 @@ from aoti_abi.errors import InvalidProgram
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf import format as elf
 from aoti_inspect.elf.exports import summarize
+from aoti_inspect.elf.linker_checks import check
 from aoti_inspect.elf.notes import build_id
 from aoti_inspect.elf.records import ElfFacts, Symbol, VersionNeed
 from aoti_inspect.elf.symbols import binding_name
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from aoti_inspect.elf.image import ElfImage
 
 _MAX_INTERPRETER = 4096
+#: What every host has loaded before a plugin comes: versions of these are found without DT_NEEDED.
+_ALWAYS_LOADED = ("libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1")
 #: Undefined symbols that are listed. PyTorch's own largest libraries have some ten thousand.
 MAX_UNDEFINED = 1 << 14
 #: Names of the container API that are looked up through the hash table; it has fifty.
@@ -51,7 +54,7 @@ def assemble(image: ElfImage) -> ElfFacts:
         _library(image, offset, number)
         for number, offset in enumerate(() if dynamic is None else dynamic.needed, start=1)
     )
-    for library in sorted({need.library for need in needs} - set(needed)):
+    for library in sorted({need.library for need in needs} - {*needed, *_ALWAYS_LOADED}):
         image.note(
             f"versions of {library} are needed, but {library} is not in DT_NEEDED: the dynamic linker aborts",
             fatal=True,
@@ -62,6 +65,7 @@ def assemble(image: ElfImage) -> ElfFacts:
         )
     elif exports.container:
         _check_hash(image, exports.container)
+    check(image)
     sections = image.sections
     return ElfFacts(
         size=image.source.size,
