@@ -24,13 +24,16 @@ from aoti_inspect.text import decode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aoti_inspect.budget import Share
     from aoti_inspect.elf.image import ElfImage
     from aoti_inspect.facts.imports import Imports
 
 #: Images that are listed; a plugin has one for each kernel.
 MAX_IMAGES = 4096
-#: Names of cubins that are listed for each segment: each costs a look at a window of bytes.
-MAX_PATHS = 256
+#: Names of cubins that are looked at: each costs a window of bytes.
+MAX_PATHS = 1 << 12
+#: Places, and entries of fatbins, that are looked at whether they turn out to be GPU code or not.
+MAX_LOOKS = 1 << 16
 #: Bytes that are searched when nothing leads to the code.
 MAX_SEARCH = 1 << 26
 #: Places that begin like GPU code and are none, after which the search ends: each costs a window of bytes.
@@ -55,14 +58,16 @@ def find_gpu_code(image: ElfImage, imports: Imports) -> tuple[GpuImage, ...]:
     """List the GPU code, each piece once, in the file's order; at most `MAX_IMAGES`."""
     found: dict[int, GpuImage] = {}
     cuda = imports.uses_cuda
-    for offset, size in _places(image, kernels=cuda):
-        for item in _read(image, offset, size):
+    share = image.budget.share("the GPU code", MAX_LOOKS, "places and entries")
+    # Sections and symbols may name one place many times.
+    for offset, size in dict.fromkeys(_places(image, kernels=cuda)):
+        for item in _read(image, offset, size, share):
             found.setdefault(item.offset, item)
             if len(found) == MAX_IMAGES:
-                image.note(f"more than {MAX_IMAGES} pieces of GPU code; the rest is not listed")
+                image.note(f"more than {MAX_IMAGES} pieces of GPU code; the rest is not listed", unread=True)
                 return tuple(found[key] for key in sorted(found))
     if not found and cuda:
-        for item in _search(image):
+        for item in _search(image, share):
             found.setdefault(item.offset, item)
             if len(found) == MAX_IMAGES:
                 break
@@ -78,21 +83,25 @@ def find_cubin_paths(image: ElfImage, imports: Imports) -> tuple[str, ...]:
     if not imports.has("cuModuleLoad"):
         return ()
     found: dict[str, None] = {}
-    budget = MAX_SEARCH
-    for segment in image.segments:
-        if segment.type != "LOAD" or "W" in segment.flags or budget <= 0:
-            continue
-        end = segment.offset + min(segment.file_size, budget)
-        budget -= segment.file_size
-        at = image.source.find(_CUBIN, segment.offset, end)
-        for _ in range(MAX_PATHS):
-            if at < 0:
-                break
-            start = max(segment.offset, at - _LONGEST_PATH)
+    share = image.budget.share("the names of cubins", MAX_PATHS, "places")
+    for begin, end in _read_only(image):
+        at = image.source.find(_CUBIN, begin, end)
+        while at >= 0 and share.take():
+            start = max(begin, at - _LONGEST_PATH)
             path = image.source.read(start, at - start).rpartition(b"\0")[2] + _CUBIN[:-1]
             found[decode(path)] = None
             at = image.source.find(_CUBIN, at + 1, end)
     return tuple(found)
+
+
+def _read_only(image: ElfImage) -> Iterator[tuple[int, int]]:
+    """Yield the first `MAX_SEARCH` bytes of what is mapped and can't be written, as ranges, no byte twice."""
+    left = MAX_SEARCH
+    for start, end in image.read_only:
+        if left <= 0:
+            return
+        yield start, min(end, start + left)
+        left -= end - start
 
 
 def _places(image: ElfImage, *, kernels: bool) -> Iterator[tuple[int, int]]:
@@ -122,15 +131,17 @@ def _kernels(strings: bytes) -> Iterator[str]:
         at = strings.find(_START, at + 1)
 
 
-def _read(image: ElfImage, offset: int, size: int) -> Iterator[GpuImage]:
+def _read(image: ElfImage, offset: int, size: int, share: Share) -> Iterator[GpuImage]:
     """Read what is at one place: a cubin, PTX text, or fatbins one behind the other."""
+    if not share.take():
+        return
     head = image.source.read(offset, min(size, _PTX_HEAD))
     if head.startswith(MAGIC):
         cubin = _cubin(head, offset, size)
         if cubin is not None:
             yield cubin
     elif head.startswith(_FATBIN_MAGIC_BYTES):
-        yield from _fatbins(image, offset, size)
+        yield from _fatbins(image, offset, size, share)
     elif b".version " in head and b".target sm_" in head:
         yield GpuImage("ptx", _ptx_target(head), _ptx_version(head), "elf", offset, size)
 
@@ -148,22 +159,22 @@ def _cubin(head: bytes, offset: int, size: int) -> GpuImage | None:
     return GpuImage("cubin", architecture, None, "elf", offset, min(size, header.end))
 
 
-def _fatbins(image: ElfImage, offset: int, size: int) -> Iterator[GpuImage]:
+def _fatbins(image: ElfImage, offset: int, size: int, share: Share) -> Iterator[GpuImage]:
     end = offset + size
-    while offset + _FATBIN.size <= end:
+    while offset + _FATBIN.size <= end and share.take():
         raw = image.source.read(offset, _FATBIN.size)
         if len(raw) < _FATBIN.size:
             return
         magic, _, header_size, payload = _FATBIN.unpack(raw)
         if magic != FATBIN_MAGIC or header_size < _FATBIN.size:
             return
-        yield from _entries(image, offset + header_size, min(offset + header_size + payload, end))
+        yield from _entries(image, offset + header_size, min(offset + header_size + payload, end), share)
         # Fatbins are aligned to eight bytes in their section.
         offset += -(-(header_size + payload) // 8) * 8
 
 
-def _entries(image: ElfImage, offset: int, end: int) -> Iterator[GpuImage]:
-    while offset + _ENTRY.size <= end:
+def _entries(image: ElfImage, offset: int, end: int, share: Share) -> Iterator[GpuImage]:
+    while offset + _ENTRY.size <= end and share.take():
         raw = image.source.read(offset, _ENTRY.size)
         if len(raw) < _ENTRY.size:
             return
@@ -179,24 +190,21 @@ def _entries(image: ElfImage, offset: int, end: int) -> Iterator[GpuImage]:
         offset = at + payload
 
 
-def _search(image: ElfImage) -> Iterator[GpuImage]:
+def _search(image: ElfImage, share: Share) -> Iterator[GpuImage]:
     """Search the first `MAX_SEARCH` read-only bytes for cubins and fatbins, until too much only looks so."""
-    budget, misses = MAX_SEARCH, 0
-    for segment in image.segments:
-        if segment.type != "LOAD" or "W" in segment.flags or budget <= 0:
-            continue
-        end = segment.offset + min(segment.file_size, budget)
-        budget -= segment.file_size
+    misses = 0
+    for begin, end in _read_only(image):
         for pattern in (MAGIC, _FATBIN_MAGIC_BYTES):
             # The file's own header is no find.
-            at = image.source.find(pattern, max(segment.offset, 1), end)
+            at = image.source.find(pattern, max(begin, 1), end)
             while at >= 0:
-                items = list(islice(_read(image, at, segment.offset + segment.file_size - at), MAX_IMAGES))
+                items = list(islice(_read(image, at, end - at, share), MAX_IMAGES))
                 yield from items
                 misses += not items
                 if misses > MAX_MISSES:
                     image.note(
-                        f"over {MAX_MISSES} places look like GPU code and are none; the search was given up"
+                        f"over {MAX_MISSES} places look like GPU code and are none; the search was given up",
+                        unread=True,
                     )
                     return
                 # What is inside a fatbin was read with it.
