@@ -18,7 +18,8 @@ def weights_external(context: PluginContext) -> Iterator[RuleResult]:
 
     ## Why it matters
     It loads without them, and its first run reads through null pointers: the plugin does not check. The host
-    has to bind the weights first, from a blob beside it or one by one.
+    has to bind the weights first, from a blob beside it or one by one. In a package that has none it is an
+    error: PyTorch runs what it loads from there without asking for more.
 
     ## How it is checked
     The file holds no constants section and no appended weights, though it was compiled with constants.
@@ -33,12 +34,14 @@ def weights_external(context: PluginContext) -> Iterator[RuleResult]:
     weights = context.facts.weights
     if context.origin is not None and context.origin.weights.kind != "none":
         return  # They come with the artifact, or their absence is a finding about the artifact.
+    packed = context.origin is not None and context.origin.beside is not None
     if weights.kind == "external":
         amount = f"{sized(weights.required)} of weights" if weights.required else "weights"
         yield RuleResult(
             f"needs {amount} from outside: it crashes if it is run before they are bound",
             "ship its weights blob and bind it first, or compile with "
             "aot_inductor.package_constants_in_so=True",
+            severity="error" if packed else None,
         )
 
 

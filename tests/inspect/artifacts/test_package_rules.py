@@ -383,3 +383,11 @@ def test_rules_about_a_plugin_in_its_package_say_nothing_about_a_plugin_by_itsel
     rules = {code: rule for code, rule in plugin_rules().items() if "AOTI610" <= code < "AOTI700"}
     assert len(rules) == 7
     assert run_rules(PluginContext(read_facts(smallest_plugin), Target()), rules) == ([], [])
+
+
+def test_a_package_without_the_weights_that_its_plugin_needs(tmp_path, blob_plugin):
+    library = Path(blob_plugin).read_bytes()
+    for blobs, expected in (({}, ["error"]), ({"abc__wrapper_weights__blob": bytes(2688)}, [])):
+        path = write_zip(tmp_path / "m.pt2", package_members(library, **blobs))
+        found = audit(open_artifact(path)).all_findings()
+        assert [item.severity for item in found if item.code == "AOTI601"] == expected
