@@ -68,8 +68,6 @@ def environment() -> str:
         path = os.path.join(folder, wheel)
         command = [f"{bin_folder}/pip", "install", "-q", "--force-reinstall", "--no-deps", path]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-    command = [f"{bin_folder}/pip", "install", "-q", "flatbuffers", "rich"]
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     return bin_folder
 
 

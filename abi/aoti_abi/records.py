@@ -1,7 +1,8 @@
 """`NamedTuple` for modules that must start fast.
 
-``import typing`` costs a sixth of an audit, and each `typing.NamedTuple` adds to it: every annotation is
-evaluated, and a constructor compiled from source text. This one does neither. Type checkers see the real
+``import typing`` takes time, and each `typing.NamedTuple` adds to it: every annotation is wrapped, and a
+constructor compiled from source text. With it, ``aoti-inspect fixtures/plugins/mlp.so`` takes 1.3 times the
+processor time (median of 40 pairs of runs, Python 3.11). This one does neither. Type checkers see the real
 `typing.NamedTuple`; at run time a class gets the same fields, defaults, ``_replace``, ``_asdict`` and
 ``_make``, from annotations that are never evaluated: its module needs ``from __future__ import annotations``.
 

@@ -20,7 +20,7 @@ PLUGINS = Path(__file__).resolve().parents[2] / "fixtures" / "plugins"
 
 RUN = """
 import array, importlib.util, sys
-for name in ("torch", "numpy", "ml_dtypes", "rich", "elftools"):
+for name in ("torch", "numpy", "ml_dtypes", "elftools"):
     assert importlib.util.find_spec(name) is None, name
 from aoti_executor import Model
 rows, columns, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import json
+import struct
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from aoti_abi.errors import InvalidProgram, NotFound, NotSupported
@@ -79,3 +83,37 @@ def test_a_package_for_a_gpu_is_refused_before_its_plugin_is_opened(tmp_path: Pa
     path = write(tmp_path / "m.pt2", model(metadata=b'{"AOTI_DEVICE_KEY": "cuda"}'))
     with pytest.raises((InvalidProgram, NotSupported), match="AOTI_DEVICE_KEY=cuda"):
         Model(path)
+
+
+def saved(values: np.ndarray) -> bytes:
+    """Return what ``torch.save`` writes for a tensor of float32 that is a whole storage."""
+    count = struct.pack("<i", values.size)
+    program = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nFloatStorage\n"
+    program += b"X\x01\0\0\x000X\x03\0\0\0cpuJ" + count + b"tQK\0J" + count
+    program += b"\x85K\x01\x85\x89ccollections\nOrderedDict\n)RtR."
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("archive/data.pkl", program)
+        archive.writestr("archive/data/0", values.astype("<f4").tobytes())
+    return buffer.getvalue()
+
+
+def test_weights_that_are_slices_of_one_saved_storage(tmp_path: Path, arrays) -> None:
+    """One file holds all constants, with gaps between them."""
+    given = np.frombuffer((PLUGINS / "mlp_blob.blob").read_bytes(), "f")
+    storage, config, at = [np.full(5, np.nan, "f")], {}, 0
+    # In the order of the blob; each constant there starts at a multiple of 64 bytes.
+    for name, shape in {"a.weight": (32, 16), "a.bias": (32,), "b.weight": (12, 32), "b.bias": (12,)}.items():
+        value = given[at : at + int(np.prod(shape))].reshape(shape)
+        at += -(-value.size // 16) * 16
+        strides = [step // value.itemsize for step in value.strides]
+        config[name] = ["weight_0", list(shape), strides, sum(part.size for part in storage)]
+        storage += [value.ravel(), np.full(3, np.nan, "f")]
+    members = model(
+        so=(PLUGINS / "mlp_blob.so").read_bytes(), metadata=(PLUGINS / "mlp_blob_metadata.json").read_bytes()
+    )
+    members[f"{FOLDER}/model/weights_config.json"] = json.dumps(config).encode()
+    members["model/data/weights/weight_0"] = saved(np.concatenate(storage))
+    inputs, outputs = arrays(PLUGINS / "mlp_blob.npz")
+    with Model(write(tmp_path / "m.pt2", members)) as opened:
+        np.testing.assert_allclose(opened(*inputs).numpy(), outputs[0], rtol=1e-5, atol=1e-6)

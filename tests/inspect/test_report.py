@@ -153,7 +153,7 @@ def test_where_the_weights_are(weights: Weights, text: str) -> None:
 
 
 #: What no audit of a plain plugin may import: each costs as much as the audit, or belongs to a layer above.
-TOO_DEAR = ("dataclasses", "inspect", "pathlib", "shutil", "zipfile", "elftools", "rich", "flatbuffers")
+TOO_DEAR = ("dataclasses", "inspect", "pathlib", "shutil", "zipfile", "elftools")
 HEAVY = ("typing", "ctypes", "numpy", "torch", "concurrent.futures", "multiprocessing", "subprocess")
 
 

@@ -1,27 +1,29 @@
 """Reading FlatBuffers from untrusted bytes.
 
-The ``flatbuffers`` package for Python has accessors but no verifier: a damaged offset makes it read
-elsewhere, raise ``struct.error``, or follow the same bytes forever. `CheckedTable` checks each offset
-before the package follows it, and a budget, shared by all tables of one buffer and proportional to its
-size, ends any structure that refers to the same bytes again and again.
+FlatBuffers for Python has accessors but no verifier: a damaged offset makes it read elsewhere, raise
+``struct.error``, or follow the same bytes forever. Here each offset is checked before it is followed, and a
+budget, shared by all tables of one buffer and proportional to its size, ends any structure that refers to the
+same bytes again and again.
 
 Layout (FlatBuffers "Internals"): a table starts with the signed distance back to its vtable; a vtable is its
 own size and the table's (u16 each), then one u16 per field, the field's place in the table or 0. Tables,
 vectors and strings are referred to by an unsigned distance from the reference itself; vectors and strings
-start with their length.
+start with their length. All numbers are little-endian.
 """
 
 from __future__ import annotations
 
 import struct
 
-from aoti_abi.errors import InvalidProgram, NotSupported
+from aoti_abi.errors import InvalidProgram
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
+    from typing import Literal
+
+    Kind = Literal["u8", "i8", "u32", "i32", "u64", "i64"]
 
 #: A name or an identifier that is longer is not one.
 MAX_STRING = 1 << 20
@@ -30,6 +32,8 @@ _VISITS = 4
 _VISITS_AT_LEAST = 1 << 16
 #: Offsets between tables and their vtables are signed 32 bit numbers.
 _LARGEST = (1 << 31) - 1
+#: How `struct` spells the integers of a schema.
+_CODES = {"u8": "B", "i8": "b", "u32": "I", "i32": "i", "u64": "Q", "i64": "q"}
 
 
 class Buffer:
@@ -45,7 +49,6 @@ class Buffer:
         self.view = view[:_LARGEST]
         self.size = len(self.view)
         self._left = self.size * _VISITS + _VISITS_AT_LEAST
-        self._table, self._flags = _accessors()
 
     def root(self) -> CheckedTable:
         """Return the table that the buffer is about.
@@ -54,7 +57,7 @@ class Buffer:
             InvalidProgram: the buffer is too short, or the table lies outside of it.
         """
         self.check(0, 8, "root")
-        return self.table_at(int.from_bytes(self.view[:4], "little"), "root")
+        return self.table_at(self.distance(0), "root")
 
     def table_at(self, position: int, what: str) -> CheckedTable:
         """Return the table at a position, after checking it and its vtable."""
@@ -66,7 +69,11 @@ class Buffer:
             raise self.damaged(f"the vtable of {what} has impossible sizes {vtable_size} and {table_size}")
         self.check(vtable, vtable_size, f"vtable of {what}")
         self.check(position, table_size, what)
-        return CheckedTable(self, self._table(self.view, position), table_size, what)
+        return CheckedTable(self, position, table_size, self.view[vtable : vtable + vtable_size], what)
+
+    def distance(self, position: int) -> int:
+        """Return the unsigned distance, or the length, that stands at a position that was checked."""
+        return int.from_bytes(self.view[position : position + 4], "little")
 
     def check(self, position: int, length: int, what: str) -> None:
         """Raise unless the range lies in the buffer; count it as visited."""
@@ -89,23 +96,27 @@ class CheckedTable:
     Fields are named by their slot, counted from 0 in the order of the schema; absent ones give the default.
     """
 
-    __slots__ = ("_buffer", "_size", "_table", "_what")
+    __slots__ = ("_buffer", "_position", "_size", "_vtable", "_what")
 
-    def __init__(self, buffer: Buffer, table: Any, size: int, what: str) -> None:
+    def __init__(self, buffer: Buffer, position: int, size: int, vtable: memoryview, what: str) -> None:
         self._buffer = buffer
-        self._table = table
+        self._position = position
         self._size = size
+        self._vtable = vtable
         self._what = what
 
     def has(self, slot: int) -> bool:
         """Return whether the field is present."""
-        return bool(self._table.Offset(4 + 2 * slot))
+        return self._offset(slot) != 0
 
-    def integer(self, slot: int, kind: str, default: int = 0) -> int:
-        """Return an integer field; ``kind`` is "u8", "i8", "u32", "i32", "u64" or "i64"."""
-        flags = self._buffer._flags[kind]  # noqa: SLF001 - one class in two parts
-        position = self._field(slot, flags.bytewidth)
-        return default if position is None else int(self._table.Get(flags, position))
+    def integer(self, slot: int, kind: Kind, default: int = 0) -> int:
+        """Return an integer field."""
+        layout = f"<{_CODES[kind]}"
+        position = self._field(slot, struct.calcsize(layout))
+        if position is None:
+            return default
+        (value,) = struct.unpack_from(layout, self._buffer.view, position)
+        return int(value)
 
     def table(self, slot: int, what: str) -> CheckedTable | None:
         """Return the table that a field refers to, or None."""
@@ -137,12 +148,12 @@ class CheckedTable:
             raise self._buffer.damaged(f"{what} would end at byte {start + length} of {self._buffer.size}")
         return self._buffer.view[start : start + length]
 
-    def integers(self, slot: int, kind: str, what: str) -> tuple[int, ...]:
-        """Return a vector of integers; ``kind`` is "u8", "i32", "i64" or "u64"."""
+    def integers(self, slot: int, kind: Kind, what: str) -> tuple[int, ...]:
+        """Return a vector of integers, empty if it is absent."""
         position = self._reference(slot, what)
         if position is None:
             return ()
-        code = {"u8": "B", "i32": "i", "i64": "q", "u64": "Q"}[kind]
+        code = _CODES[kind]
         start, length = self._vector_at(position, struct.calcsize(f"<{code}"), what)
         return struct.unpack_from(f"<{length}{code}", self._buffer.view, start)
 
@@ -167,59 +178,32 @@ class CheckedTable:
         return self._element(start + 4 * index, f"{what}[{index}]")
 
     def _element(self, position: int, what: str) -> CheckedTable:
-        return self._buffer.table_at(self._table.Indirect(position), what)
+        return self._buffer.table_at(position + self._buffer.distance(position), what)
+
+    def _offset(self, slot: int) -> int:
+        """Return the field's place in the table; 0 if it is absent: a vtable may end before its slot."""
+        entry = 4 + 2 * slot
+        return int.from_bytes(self._vtable[entry : entry + 2], "little")
 
     def _field(self, slot: int, width: int) -> int | None:
-        offset = self._table.Offset(4 + 2 * slot)
+        offset = self._offset(slot)
         if not offset:
             return None
         if offset + width > self._size:
             raise self._buffer.damaged(f"field {slot} of {self._what} lies past the end of its table")
-        return int(self._table.Pos) + int(offset)
+        return self._position + offset
 
     def _reference(self, slot: int, what: str) -> int | None:
         position = self._field(slot, 4)
         if position is None:
             return None
-        target = int(self._table.Indirect(position))
-        if target == position:
+        distance = self._buffer.distance(position)
+        if not distance:
             raise self._buffer.damaged(f"{what} refers to itself")
-        return target
+        return position + distance
 
     def _vector_at(self, position: int, width: int, what: str) -> tuple[int, int]:
         self._buffer.check(position, 4, what)
-        length = int.from_bytes(self._buffer.view[position : position + 4], "little")
+        length = self._buffer.distance(position)
         self._buffer.check(position + 4, length * width, what)
         return position + 4, length
-
-
-def _accessors() -> tuple[Any, dict[str, Any]]:
-    """Return the package's ``Table`` and its integer types, without the numpy that the package imports.
-
-    ``flatbuffers`` imports numpy wherever that is installed, for functions that are not used here: 95 ms and
-    17 MB, and the inspector has to work beside a broken numpy too. So its modules are loaded a second time
-    under another name, in which there is no numpy; the real ``flatbuffers`` of the process stays as it is.
-    """
-    import sys
-    from importlib import import_module
-    from importlib.util import find_spec
-    from types import ModuleType
-
-    private = "aoti_inspect.artifacts._flatbuffers"
-    if private not in sys.modules:
-        found = find_spec("flatbuffers")
-        if found is None or found.submodule_search_locations is None:
-            raise NotSupported(
-                "reading .pte and .ptd files takes the flatbuffers package, which is not installed",
-                hint="pip install flatbuffers",
-            )
-        package = ModuleType(private)
-        package.__path__ = list(found.submodule_search_locations)
-        sys.modules[private] = package
-        compat: Any = import_module(f"{private}.compat")
-        compat.import_numpy = lambda: None
-    types: Any = import_module(f"{private}.number_types")
-    names = ("Uint8", "Int8", "Uint16", "Uint32", "Int32", "Uint64", "Int64")
-    kinds = ("u8", "i8", "u16", "u32", "i32", "u64", "i64")
-    flags = {kind: getattr(types, f"{name}Flags") for kind, name in zip(kinds, names, strict=True)}
-    return import_module(f"{private}.table").Table, flags

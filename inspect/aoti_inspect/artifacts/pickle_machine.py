@@ -4,6 +4,9 @@ A pickle is a program, and loading one from an untrusted file runs whatever it s
 only the opcodes and the four functions that a saved tensor is made of, and calls nothing: a tensor becomes a
 `SavedTensor` that says where its bytes are. Anything else is refused by name. Opcodes: Python's
 ``pickletools``, protocols 2 to 5.
+
+(``pickletools.genops`` as tokenizer would save four short methods, not the table of what opcodes do; it also
+decodes the arguments of the many opcodes that are refused here, and its import pulls in ``pickle``.)
 """
 
 from __future__ import annotations

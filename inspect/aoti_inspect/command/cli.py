@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-j", "--jobs", type=int, default=0, metavar="N", help="worker processes (default: by need)"
     )
-    parser.add_argument("--no-progress", action="store_true", help="no progress bar")
+    parser.add_argument("--no-progress", action="store_true", help="no progress line")
     return parser
 
 
@@ -195,7 +195,7 @@ def _audit_all(paths: list[str], settings: Settings, options: argparse.Namespace
         return list(audits)
     from aoti_inspect.command.progress import with_progress
 
-    return list(with_progress(audits, len(paths)))
+    return list(with_progress(audits, len(paths), sys.stderr))
 
 
 def _may_color() -> bool:

@@ -29,7 +29,7 @@ with open_artifact(sys.argv[1]) as artifact:
     audit = audit_artifact(artifact, Settings(Target(), ("builtin",)))
 read = int(open("/proc/self/io").readline().split()[1])
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-heavy = {"numpy", "torch", "dataclasses", "inspect", "zipfile", "pathlib", "elftools", "rich", "flatbuffers"}
+heavy = {"numpy", "torch", "dataclasses", "inspect", "zipfile", "pathlib", "elftools"}
 peak = int(status["VmHWM"].split()[0])
 print(json.dumps([read, peak, sorted(heavy & set(sys.modules)), len(audit.plugins)]))
 """

@@ -6,6 +6,7 @@ import importlib
 import io
 import json
 import os
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -167,6 +168,37 @@ def test_pickled_weights_are_read_without_executing_them(tmp_path, artifacts, pl
         assert (first.fqn, first.dtype, first.sizes, first.strides) == ("a", "float32", (32, 16), (16, 1))
         assert second.storage == first.storage
         assert len(weights.storage(first)) == first.storage_nbytes == 2048
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("whole", [True, False], ids=["with the whole", "slices only"])
+def test_pickled_weights_that_are_slices_of_one_storage(tmp_path, plugin_bytes, whole):
+    """PyTorch's own writer stores one tensor for all of them; its reader takes ``as_strided`` of that."""
+    import torch
+    from torch.export.pt2_archive._package import package_pt2
+    from torch.export.pt2_archive._package_weights import TensorProperties
+    from torch.export.pt2_archive._package_weights import Weights as Written
+
+    base = torch.arange(48, dtype=torch.float32)
+    constants = {"tail": base[20:40], "head": base[4:16].view(3, 4)}
+    if whole:
+        constants |= {"all": base, "columns": base.view(6, 8)[:, 2:4], "transposed": base.view(6, 8).t()}
+    plugin = tmp_path / "abc.wrapper.so"
+    plugin.write_bytes(plugin_bytes)
+    written = Written({name: (tensor, TensorProperties(tensor)) for name, tensor in constants.items()})
+    path = str(tmp_path / "slices.pt2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # slices only: that there is no tensor of the whole storage
+        package_pt2(path, aoti_files={"model": [str(plugin), written]})
+    with open_artifact(path) as artifact:
+        weights = artifact.model().plugin.weights
+        found = {tensor.fqn: tensor for tensor in weights.tensors()}
+        assert found.keys() == constants.keys()
+        for name, tensor in found.items():
+            memory = torch.frombuffer(bytearray(weights.storage(tensor)), dtype=getattr(torch, tensor.dtype))
+            read = memory.as_strided(tensor.sizes, tensor.strides, tensor.offset)
+            assert torch.equal(read, constants[name]), name
+        assert len({tensor.storage for tensor in found.values()}) == 1
 
 
 @pytest.mark.parametrize(

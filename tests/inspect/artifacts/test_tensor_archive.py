@@ -84,6 +84,54 @@ def test_tensors_in_containers_agree_with_pytorch(tmp_path):
         assert archive.content["tuple"][1:] == (7, "text", None, 1.5, True)
 
 
+def values_of(archive: TensorArchive, tensor: SavedTensor) -> object:
+    """Return the elements of a tensor of int64, nested as ``tolist`` nests them."""
+    elements = memoryview(bytes(archive.storage(tensor.storage))).cast("q")
+
+    def part(at: int, axis: int) -> object:
+        if axis == len(tensor.sizes):
+            return elements[at]
+        step = tensor.strides[axis]
+        return [part(at + index * step, axis + 1) for index in range(tensor.sizes[axis])]
+
+    return part(tensor.offset, 0)
+
+
+@pytest.mark.torch
+def test_slices_of_one_storage_have_the_values_that_pytorch_saved(tmp_path):
+    import torch
+
+    base = torch.arange(60, dtype=torch.int64)
+    square = base[12:].view(6, 8)
+    slices = {
+        "part": base[7:19],
+        "rows": square[2:4],
+        "columns": square[:, 3:5],
+        "steps": square[1::2, ::3],
+        "transposed": square.t(),
+        "permuted": base.view(3, 4, 5).permute(2, 0, 1)[1:],
+        "diagonal": square.diagonal(),
+        "expanded": base[5].expand(2, 3),
+        "last": base[59],
+        "nothing": base[60:],
+    }
+    path = tmp_path / "slices.pt"
+    torch.save(slices, path)
+    archive = archive_of(path.read_bytes())
+    assert archive.content.keys() == slices.keys()
+    for name, tensor in slices.items():
+        found = archive.content[name]
+        assert (found.offset, found.sizes, found.strides) == (
+            tensor.storage_offset(),
+            tuple(tensor.shape),
+            tensor.stride(),
+        )
+        assert values_of(archive, found) == tensor.tolist(), name
+    # What shared its bytes still does.
+    assert {found.storage for found in archive.content.values()} == {"0"}
+    assert {found.storage_nbytes for found in archive.content.values()} == {480}
+
+
 class Boom:
     ran = False
 

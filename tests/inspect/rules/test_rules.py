@@ -72,7 +72,7 @@ def test_rules_import_nothing_heavy():
     code = (
         "import sys; sys.path[:0] = sys.argv[1:]; before = set(sys.modules);"
         "from aoti_inspect.rules import all_rules; all_rules();"
-        "heavy = {'dataclasses', 'inspect', 'json', 'pathlib', 'zipfile', 'gzip', 'ctypes', 'rich'};"
+        "heavy = {'dataclasses', 'inspect', 'json', 'pathlib', 'zipfile', 'gzip', 'ctypes'};"
         "print(sorted(heavy & (set(sys.modules) - before)))"
     )
     paths = [str(ROOT / "abi"), str(ROOT / "inspect")]
