@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ctypes import byref, c_size_t, c_void_p
+from ctypes import byref, c_int32, c_size_t, c_void_p
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidProgram, InvalidState, NotSupported
+from aoti_abi.lifetimes import Unique
 from aoti_abi.memory import read_text
 from aoti_executor.host_tensors import HostFunctions, HostTensors, error_reader
-from aoti_executor.native import Gate
+from aoti_executor.native import Gate, address_of
 from aoti_executor.transfers import parse_device
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 PREFIX = "AOTInductorModelContainer"
 _COUNT_LIMIT = 1 << 16
 _SPEC_LIMIT = 1 << 24
+_NOT_CALLED = -(1 << 31)
 
 
 class LoadedPlugin(Protocol):
@@ -47,8 +49,15 @@ class LoadedPlugin(Protocol):
     def hold(self, what: str) -> Any:
         """Return a lease that keeps the plugin loaded until its ``release()``."""
 
+    @property
+    def image(self) -> tuple[int, int]:
+        """Where it is mapped: address and bytes."""
 
-class ContainerHandle:
+    def binding(self, symbol: str) -> int | None:
+        """Return where the plugin's calls of a function go; None if nothing in the process defines it."""
+
+
+class ContainerHandle(Unique):
     """Owns one container of a plugin: creates it, asks it, deletes it.
 
     Args:
@@ -86,7 +95,12 @@ class ContainerHandle:
         device = self.device
         folder = kernels.encode() if kernels is not None else None
         create = self.functions[f"{PREFIX}CreateWithDevice"]
-        code = create(byref(handle), num_models, device.encode(), folder)
+        try:
+            code = create(byref(handle), num_models, device.encode(), folder)
+        except BaseException:
+            if handle.value:  # a signal's handler raised when the call was done
+                self.functions[f"{PREFIX}Delete"](handle)
+            raise
         if code or not handle.value:
             raise ExecutionFailed(
                 f"the plugin could not create a container on {device!r}: error {code}",
@@ -191,14 +205,23 @@ class ContainerHandle:
 
         Raises:
             ExecutionFailed: the plugin returned an error; the container is gone all the same.
+            InvalidState: this thread is inside a run.
         """
-        handle, self._address = self._address, None
-        if handle is not None:
-            self.gate.close()
-            try:
-                self.check(self.functions[f"{PREFIX}Delete"](handle), "Delete")
-            finally:
+        handle = self._address
+        if handle is None:
+            return
+        code = c_int32(_NOT_CALLED)
+        try:
+            self.gate.close(address_of(self.functions[f"{PREFIX}Delete"]), handle, code)
+        finally:
+            if code.value != _NOT_CALLED:
+                self._address = None
                 self._lease.release()
+        self.check(code.value, "Delete")
+
+    def abandon(self) -> None:
+        """Count as closed, without waiting for anything: the container stays, and so does the plugin."""
+        self._address = None
 
 
 def _spec(address: int | None) -> str:

@@ -7,8 +7,9 @@ from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aoti_abi.errors import ExecutionFailed, InternalError
+from aoti_abi.lifetimes import Unique
 from aoti_executor.call_structs import Description, HostTable
-from aoti_executor.native import load
+from aoti_executor.native import address_of, load, own
 from aoti_executor.views import View
 
 if TYPE_CHECKING:
@@ -39,12 +40,7 @@ class HostFunctions(Protocol):
         """Return the host's text for the last error on this thread, or None if it keeps none."""
 
 
-def address_of(function: Any) -> int:
-    """Return where a ctypes function is."""
-    return ctypes.cast(function, c_void_p).value or 0
-
-
-class HostTensors:
+class HostTensors(Unique):
     """Makes and reads tensors of one host. It has no state of its own beyond the functions."""
 
     __slots__ = ("_clone", "_create", "_delete", "_describe", "_host", "_keep", "table")
@@ -125,6 +121,15 @@ class HostTensors:
         if code or not copy.value:
             raise ExecutionFailed("the host cannot copy a tensor", cause=self.last_error())
         return copy.value
+
+    def own(self, slot: Any) -> object:
+        """Return an object that deletes a handle when nothing refers to it any more; see `native.own`."""
+        return own(slot, self.table.delete_tensor)
+
+    @property
+    def clone_address(self) -> int:
+        """Address of the function that copies a tensor."""
+        return address_of(self._clone)
 
     def delete(self, handle: int) -> None:
         """Give a handle back.

@@ -14,19 +14,15 @@ no limit.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import os
 import re
-from ctypes import c_void_p
 from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi.container_api import compiled_by
-from aoti_abi.errors import InvalidArgument
+from aoti_abi.errors import InvalidArgument, NotSupported
 from aoti_abi.versions import parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from aoti_inspect.facts.records import PluginFacts
 
@@ -35,9 +31,15 @@ SAFE_TEAM = 2
 #: The first PyTorch whose plugins leave the team's size to the process.
 FIRST_DYNAMIC = "2.12"
 
+#: What compilers call to start a region, by how the names begin: GCC's runtime, and LLVM's.
+STARTERS = ("GOMP_parallel", "__kmpc_fork_call")
+
 _PARALLEL = re.compile(rb"# ?pragma omp parallel(?! for num_threads| num_threads)")
 # Arrays with one slot per thread, and the count that templates share their buffers out by.
-_SIZED = re.compile(rb"(?:\b\w+_arr\[|\bnum_threads? ?= ?)(\d+)[\];]")
+_SIZED = re.compile(rb"(?:_arr\[|\bnum_threads? ?= ?)(\d{1,9})[\];]")
+
+_LIMITERS = ("omp_get_max_threads", "omp_set_num_threads")
+_MOST_THREADS = (1 << 31) - 1
 
 
 class OpenMP(NamedTuple):
@@ -68,56 +70,86 @@ def team_limit_from_source(sources: Iterable[bytes]) -> int | None:
     return min((count for count in found if count), default=0)
 
 
+def uses_openmp(facts: PluginFacts) -> bool:
+    """Whether a plugin starts OpenMP regions, by the functions of GCC's runtime or of LLVM's."""
+    return any(symbol.name.startswith(STARTERS) for symbol in facts.elf.undefined)
+
+
 def needs_limit(facts: PluginFacts) -> bool:
     """Whether a plugin has OpenMP code whose team size the process decides.
 
     Plugins of 2.10 to 2.12 can't be told apart, so all of them count as of 2.12.
     """
-    if not any(symbol.name.startswith("GOMP_parallel") for symbol in facts.elf.undefined):
+    if not uses_openmp(facts):
         return False
     compiler = compiled_by(frozenset(facts.elf.exports.container))
     return compiler is None or parse_version(compiler.newest) >= parse_version(FIRST_DYNAMIC)
 
 
-def hold_teams(facts: PluginFacts, threads: int | None, from_source: int | None = None) -> OpenMP | None:
+def hold_teams(
+    facts: PluginFacts,
+    threads: int | None,
+    from_source: int | None,
+    binding: Callable[[str], int | None],
+) -> OpenMP | None:
     """Decide how large a plugin's OpenMP teams may be.
 
     Args:
         facts: of the plugin.
         threads: what the user asks for; None for what is known to be safe.
         from_source: what `team_limit_from_source` found.
+        binding: where the plugin's calls of a function go, by its name.
 
     Returns:
         The limit and where to apply it; None if there is nothing to limit.
 
     Raises:
-        InvalidArgument: ``threads`` is not a positive number.
+        InvalidArgument: ``threads`` is not a positive number of an int's size.
+        NotSupported: the teams can't be limited: nobody knows the runtime that the plugin uses.
     """
-    if threads is not None:
-        if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
-            raise InvalidArgument(f"threads is {threads!r}; it is a number of at least 1, or None")
-        return OpenMP(threads, *runtime())
-    if not needs_limit(facts):
-        return None
-    limit = SAFE_TEAM if from_source is None else from_source
-    return OpenMP(limit, *runtime()) if limit else None
+    if threads is not None and (
+        not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= _MOST_THREADS
+    ):
+        raise InvalidArgument(f"threads is {threads!r}; it is a number of at least 1, or None")
+    if not uses_openmp(facts):
+        return OpenMP(threads, 0, 0) if threads else None
+    limit = threads
+    if limit is None:
+        limit = (SAFE_TEAM if from_source is None else from_source) if needs_limit(facts) else 0
+    return OpenMP(limit, *runtime(facts, binding)) if limit else None
 
 
-def runtime() -> tuple[int, int]:
-    """Find ``omp_get_max_threads`` and ``omp_set_num_threads`` where a plugin's own calls go.
+def runtime(facts: PluginFacts, binding: Callable[[str], int | None]) -> tuple[int, int]:
+    """Find ``omp_get_max_threads`` and ``omp_set_num_threads`` of the runtime that a plugin uses.
 
-    The dynamic linker searches the global scope first and then what the plugin names as needed, so this does.
+    A process may have several (libgomp, LLVM's libomp, Intel's libiomp5), each with limits of its own. The
+    plugin's is the library in which the functions lie that start its regions.
 
     Returns:
-        Two addresses; zeros if the process has no OpenMP runtime.
+        Two addresses.
+
+    Raises:
+        NotSupported: the plugin uses none that is found, more than one, or one without these functions.
     """
-    places = [ctypes.CDLL(None)]
-    with contextlib.suppress(OSError):
-        places.append(ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOLOAD))  # only what is loaded already
-    for place in places:
-        try:
-            get, set_ = place.omp_get_max_threads, place.omp_set_num_threads
-        except AttributeError:
-            continue
-        return ctypes.cast(get, c_void_p).value or 0, ctypes.cast(set_, c_void_p).value or 0
-    return 0, 0
+    from aoti_loader import linker
+
+    starters = [s.name for s in facts.elf.undefined if s.name.startswith(STARTERS)]
+    files = {linker.file_of_address(address) for name in starters if (address := binding(name)) is not None}
+    if len(files) != 1 or None in files:
+        found = ", ".join(sorted(filter(None, files))) or "none"
+        raise _no_limit(facts, f"it uses one OpenMP runtime, and these have its functions: {found}")
+    file = files.pop() or ""
+    handle = linker.handle_of_file(file)
+    get, set_ = (linker.find_symbol(handle, name) for name in _LIMITERS)
+    if get is None or set_ is None or {linker.file_of_address(get), linker.file_of_address(set_)} != {file}:
+        raise _no_limit(facts, f"{file} has no {' and '.join(_LIMITERS)}")
+    return get, set_
+
+
+def _no_limit(facts: PluginFacts, reason: str) -> NotSupported:
+    return NotSupported(
+        "the plugin's OpenMP teams can't be held to the size that its arrays have room for",
+        path=facts.name,
+        cause=reason,
+        hint="load libgomp, libomp or libiomp5 before it (preload=), or compile it with cpp.threads=1",
+    )

@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 HostChoice = Literal["auto", "builtin", "torch", "process"]
 
 #: Held while a host enters the global scope: two threads must not let two of them in (behaviour L12).
-_scope = threading.Lock()
+_scope = threading.RLock()
+# A fork waits for it, or a child would find it taken by a thread that it lacks.
+os.register_at_fork(
+    before=_scope.acquire, after_in_parent=_scope.release, after_in_child=_scope.release
+)
 
 
 def load(
@@ -84,7 +88,7 @@ def load(
             image.source, facts, host=host, preload=preload, mend=mend, check_isa=check_isa, verify=verify
         )
     if warn:
-        announce(plugin, stacklevel=stacklevel)
+        _announce_or_close(plugin, stacklevel + 1)
     return plugin
 
 
@@ -116,8 +120,16 @@ def load_source(
     facts = plugin_facts(ElfImage(source, name), metadata=metadata)
     plugin = _load(source, facts, host=host, preload=preload, mend=mend, check_isa=check_isa)
     if warn:
-        announce(plugin, stacklevel=stacklevel)
+        _announce_or_close(plugin, stacklevel + 1)
     return plugin
+
+
+def _announce_or_close(plugin: Plugin, stacklevel: int) -> None:
+    try:
+        announce(plugin, stacklevel=stacklevel + 1)
+    except BaseException:  # a warning that is an error, or an interrupt
+        plugin.close()
+        raise
 
 
 def announce(plugin: Plugin, *, stacklevel: int) -> None:
@@ -169,7 +181,7 @@ def _load(
             facts=facts, host=chosen, handle=handle, staged=staged, mends=mends, preloaded=preloaded
         )
     except BaseException:
-        linker.close_library(handle)
+        handle.close()
         if staged is not None:
             release(staged)
         raise
@@ -181,7 +193,7 @@ def _open(
     mends: tuple[Mend, ...],
     host: Host,
     verify: Callable[[], None] | None,
-) -> tuple[int, Staged | None]:
+) -> tuple[linker.Opened, Staged | None]:
     """Hand the plugin to the dynamic linker: a private copy, or the file itself where it must be.
 
     ``verify`` is called when every byte was read; it is None for what is not a file of its own.
@@ -219,9 +231,9 @@ def _open(
     raise AssertionError("the second copy is on disk")
 
 
-def _dlopen(path: str, flags: int, facts: PluginFacts, host: Host) -> int:
+def _dlopen(path: str, flags: int, facts: PluginFacts, host: Host) -> linker.Opened:
     try:
-        return linker.open_library(path, flags)
+        return linker.open_owned(path, flags)
     except AccessFailed as error:
         # Its words are all in the new one.
         raise explain_refusal(error.cause or "", path, facts, host) from None
@@ -237,11 +249,15 @@ def _equip(host: Host, needs: Needs) -> None:
 
 def _as_path(path: str | os.PathLike[str]) -> str:
     try:
-        name = os.path.abspath(os.fspath(path))
-    except TypeError as error:
-        raise InvalidArgument(f"not a path: {path!r}") from error
+        name = os.fspath(path)
+    except TypeError:
+        raise InvalidArgument(f"a path is text or a pathlib.Path, not a {type(path).__name__}") from None
     if not isinstance(name, str):
-        raise InvalidArgument(f"not a text path: {path!r}")
+        raise InvalidArgument(f"a path is text or a pathlib.Path, not {type(name).__name__}")
+    try:
+        name = os.path.abspath(name)
+    except FileNotFoundError:
+        raise NotFound("the current folder was removed, and the path is relative to it", path=name) from None
     if "\0" in name:
         raise NotFound("no file can have this name", path=name)
     return name
