@@ -338,7 +338,6 @@ class Weights(Unique):
         """
         if not lacking:
             return []
-        active = self._sets[self._active]
         if self._can_extract:
             wanted = {constant.name for constant in lacking}
             found = [pair for pair in self._extract(use_inactive=False) if pair[0].name in wanted]
@@ -346,8 +345,6 @@ class Weights(Unique):
                 return [(constant, self._handle.host.describe(handle)) for constant, handle in found]
             except ExecutionFailed:
                 pass  # an opaque layout
-        elif all(constant.name in active.owners for constant in lacking):
-            return [(constant, active.owners[constant.name]) for constant in lacking]
         raise InvalidArgument(
             f"no value is given for {_list(lacking)}, and the plugin cannot tell the active one",
             path=self._handle.path,

@@ -88,7 +88,7 @@ def load(
             image.source, facts, host=host, preload=preload, mend=mend, check_isa=check_isa, verify=verify
         )
     if warn:
-        _announce_or_close(plugin, stacklevel + 1)
+        _announce_or_close(plugin, stacklevel)
     return plugin
 
 
@@ -120,7 +120,7 @@ def load_source(
     facts = plugin_facts(ElfImage(source, name), metadata=metadata)
     plugin = _load(source, facts, host=host, preload=preload, mend=mend, check_isa=check_isa)
     if warn:
-        _announce_or_close(plugin, stacklevel + 1)
+        _announce_or_close(plugin, stacklevel)
     return plugin
 
 

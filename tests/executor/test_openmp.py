@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from aoti_abi.container_api import CONTAINER_API
-from aoti_abi.errors import InvalidArgument
+from aoti_abi.errors import InvalidArgument, NotSupported
 from aoti_abi.versions import parse_version
 from aoti_executor import Model
 from aoti_executor.openmp import SAFE_TEAM, hold_teams, needs_limit, team_limit_from_source
 from aoti_inspect.facts.plugin import read_plugin
+from aoti_loader import load
 
 ROOT = Path(__file__).resolve().parents[2]
 TEAM = ROOT / "fixtures" / "structured" / "team.so"
@@ -30,7 +32,7 @@ def test_team_stays_within_the_plugins_arrays_whatever_the_machine_has(child, th
         x = np.random.default_rng(0).standard_normal(1 << 18).astype("f")
         wrong = []
         with Model(sys.argv[1], warn=False, num_runners=4) as model:
-            get = ctypes.CFUNCTYPE(ctypes.c_int)(runtime()[0])
+            get = ctypes.CFUNCTYPE(ctypes.c_int)(runtime(model.plugin.facts, model.plugin.binding)[0])
             before = get()
             bound = model.bind([x])
             def work():
@@ -58,7 +60,7 @@ def test_user_may_choose():
         assert float(model(x)[0]) == 1 << 18
 
 
-@pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2"])
+@pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2", 1 << 31, 1 << 63])
 def test_number_of_threads_is_checked(threads):
     with pytest.raises(InvalidArgument, match="threads"):
         Model(MLP, host="builtin", warn=False, threads=threads)
@@ -67,7 +69,7 @@ def test_number_of_threads_is_checked(threads):
 def test_plugin_without_openmp_code_needs_no_limit():
     facts = read_plugin(str(MLP))
     assert not needs_limit(facts)
-    assert hold_teams(facts, None) is None
+    assert hold_teams(facts, None, None, nothing) is None
 
 
 def test_plugins_of_before_2_12_fix_their_teams_themselves():
@@ -107,7 +109,21 @@ def test_source_tells_how_many_threads_there_is_room_for(sources, limit):
 
 
 def test_limit_from_the_source_is_used():
+    with load(TEAM, host="builtin", warn=False) as plugin:
+        facts, binding = plugin.facts, plugin.binding
+        assert hold_teams(facts, None, 16, binding).max_threads == 16
+        assert hold_teams(facts, None, 0, nothing) is None
+        assert hold_teams(facts, 3, 16, binding).max_threads == 3
+
+
+def nothing(symbol):
+    """Where a symbol is that no library has."""
+
+
+def test_teams_that_cannot_be_limited_are_refused():
     facts = read_plugin(str(TEAM))
-    assert hold_teams(facts, None, 16).max_threads == 16
-    assert hold_teams(facts, None, 0) is None
-    assert hold_teams(facts, 3, 16).max_threads == 3
+    for threads, source in ((None, None), (1, None), (None, 8)):
+        with pytest.raises(NotSupported, match="OpenMP teams"):
+            hold_teams(facts, threads, source, nothing)
+    with pytest.raises(NotSupported, match="omp_get_max_threads"):
+        hold_teams(facts, None, None, lambda _: ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value)
