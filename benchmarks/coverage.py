@@ -52,7 +52,7 @@ def run():
         missing = [c.fqn for c in model.container.weights.unbound]
         if missing:
             return f"loads; has no weights for {len(missing)} constants"
-        if any("proxy_executor" in symbol.name for symbol in model.plugin.facts.elf.undefined):
+        if model.plugin.facts.imports.proxy_executor:
             return "loads; its custom operators need the dispatcher of PyTorch"
         if not os.path.exists(data):
             return "loads"

@@ -8,7 +8,7 @@ with exactly these: the built-in one's C tables are generated from here (``nativ
 
 from __future__ import annotations
 
-from aoti_abi.errors import NotSupported
+from aoti_abi.errors import InvalidArgument, NotSupported
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -130,3 +130,15 @@ def device_name(device_type: int, index: int = -1) -> str:
     """Return ``"cuda:1"`` for a ``c10::DeviceType`` value and an index; -1 (unspecified) adds no index."""
     name = DEVICE_NAMES.get(device_type, f"device({device_type})")
     return name if index < 0 else f"{name}:{index}"
+
+
+def parse_device(text: str) -> tuple[int, int]:
+    """Return ``(c10::DeviceType value, index)`` of "cpu", "cuda" or "cuda:1"; index 0 without one.
+
+    Raises:
+        InvalidArgument: it names no device.
+    """
+    kind, colon, index = text.partition(":")
+    if kind not in DEVICE_TYPES or bool(colon) != index.isdecimal():
+        raise InvalidArgument(f"{text!r} is no device; write it as 'cpu' or 'cuda:0'")
+    return DEVICE_TYPES[kind], int(index or 0)

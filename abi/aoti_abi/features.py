@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from aoti_abi.container_api import CONTAINER_API, REQUIRED
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
+from aoti_abi.symbols import CONTAINER as _C
 from aoti_abi.versions import newest
 
 if TYPE_CHECKING:
     from collections.abc import Container
-
-_C = "AOTInductorModelContainer"
 
 
 class Feature(NamedTuple):

@@ -6,7 +6,7 @@
     y = model(x).numpy()
 
 `Model` is a compiled model as a callable; `Container` is the plugin's own container, checked; `Tensor` is
-what comes out. Each is imported when it is first asked for.
+what comes out; `Weights` is what `Model.weights` gives. Each is imported when it is first asked for.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from aoti_executor.container import Container
     from aoti_executor.model import Model
     from aoti_executor.tensor import Tensor
+    from aoti_executor.weights import Weights
 
-__all__ = ["BoundCall", "Constant", "Container", "Model", "Tensor"]
+__all__ = ["BoundCall", "Constant", "Container", "Model", "Tensor", "Weights"]
 
 _HOMES = {
     "BoundCall": "bound_call",
@@ -28,6 +29,7 @@ _HOMES = {
     "Container": "container",
     "Model": "model",
     "Tensor": "tensor",
+    "Weights": "weights",
 }
 
 

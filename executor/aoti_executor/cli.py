@@ -155,7 +155,7 @@ def _main(options: argparse.Namespace) -> int:
         if options.constants:
             from aoti_executor.describe import constants_table
 
-            _say(constants_table(model.constants))
+            _say(constants_table(model.weights.constants))
         listing = options.info or options.constants
         if not arrays and not options.bench and (listing or model.container.num_inputs):
             if listing:
@@ -254,18 +254,18 @@ def _place(model: Model, slots: list[Any], name: str, value: Any) -> None:
 
 def _convert(model: Model, index: int, value: Any) -> Any:
     """Turn a float32 array into what ``.npy`` files can't hold, if the model is known to take that."""
-    from aoti_abi.codes import DTYPES
+    from aoti_abi.codes import DTYPES_BY_NAME
     from aoti_executor.tensor import extended_dtype
 
-    code = model.inputs[model.plugin_index(index)].dtype
-    if code is not None and DTYPES[code].numpy is None and value.dtype == _numpy().float32:
-        return value.astype(extended_dtype(DTYPES[code].name))
+    name = model.inputs[model.plugin_index(index)].dtype
+    if name is not None and DTYPES_BY_NAME[name].numpy is None and value.dtype == _numpy().float32:
+        return value.astype(extended_dtype(name))
     return value
 
 
 def _random(model: Model) -> list[Any]:
     """Return inputs with values that fit, where the shapes are known."""
-    from aoti_abi.codes import DTYPES
+    from aoti_abi.codes import DTYPES_BY_NAME
     from aoti_executor.tensor import extended_dtype
 
     wanted = []
@@ -273,7 +273,7 @@ def _random(model: Model) -> list[Any]:
         spec = model.inputs[model.plugin_index(index)]
         if spec.sizes is None or spec.dtype is None:
             raise _Usage("the plugin does not tell the shapes of its inputs: give them with --input")
-        wanted.append((tuple(max(extent.low, 1) for extent in spec.sizes), DTYPES[spec.dtype]))
+        wanted.append((tuple(max(extent.low, 1) for extent in spec.sizes), DTYPES_BY_NAME[spec.dtype]))
     np = _numpy()
     generator = np.random.default_rng(0)
     arrays = []

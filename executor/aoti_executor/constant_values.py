@@ -11,11 +11,12 @@ import ctypes
 from ctypes import c_char_p, c_void_p
 from typing import TYPE_CHECKING
 
+from aoti_abi.codes import parse_device
 from aoti_abi.errors import InvalidArgument, NotSupported
 from aoti_abi.structs import AOTInductorConstantMapEntry
 from aoti_executor.constants import Constant, check_value
 from aoti_executor.native import address_of
-from aoti_executor.transfers import copy_to, parse_device
+from aoti_executor.tensor import Tensor
 from aoti_executor.views import View, allocate, copy_elements
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def own_copy(handle: ContainerHandle, constant: Constant, value: View, strides: 
         return value
     if not _same_layout(value.shape, value.strides, strides):
         raise _other_strides(constant.fqn or constant.name, value, strides, "lay it out so")
-    tensor = copy_to(handle.host, value, kind, index)
+    tensor = Tensor(handle.host, handle.host.copy_to(value, kind, index))
     return tensor.view._replace(owner=tensor)
 
 

@@ -6,22 +6,19 @@ entries of a set were ever filled. `ConstantSet` does, so that a run or a swap c
 
 from __future__ import annotations
 
-from ctypes import byref, c_bool, c_int32, c_size_t, c_void_p
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aoti_abi.codes import CONSTANT_TYPES, dtype_name
-from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidProgram
+from aoti_abi.codes import dtype_name
+from aoti_abi.errors import InvalidArgument, InvalidProgram
 from aoti_abi.lifetimes import Unique
-from aoti_abi.memory import read_text
-from aoti_abi.names import FQN, InternalName
-from aoti_executor.handle import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
+    from aoti_abi.names import FQN, InternalName
     from aoti_executor.views import View
+    from aoti_loader.container import ConstantRow
 
-_MOST = 1 << 20
 #: Inductor pads each constant's bytes to this.
 ALIGNMENT = 64
 
@@ -83,59 +80,20 @@ class ConstantSet(Unique):
         self.freed = False
 
 
-def read_table(
-    functions: Mapping[str, Any], container: int, last_error: Callable[[], str | None]
-) -> tuple[Constant, ...] | None:
-    """Read a container's table of constants; None if the plugin is too old to have one.
-
-    Raises:
-        InvalidProgram: an answer is malformed.
-        ExecutionFailed: a call failed.
-    """
-    count_of = functions.get(f"{PREFIX}GetNumConstants")
-    name_of = functions.get(f"{PREFIX}GetConstantName")
-    if count_of is None or name_of is None:
-        return None
-
-    def ask(name: str, out: Any, *arguments: int) -> Any:
-        function = functions.get(PREFIX + name)
-        if function is None:
-            return None
-        code = function(container, *arguments, byref(out))
-        if code:
-            raise ExecutionFailed(f"{PREFIX}{name} returned {code}", cause=last_error())
-        return out.value
-
-    count = ask("GetNumConstants", c_size_t())
-    if count > _MOST:
-        raise InvalidProgram(f"the plugin claims {count} constants")
-    table = []
-    seen = set()
-    for index in range(count):
-        name = InternalName(
-            read_text(ask("GetConstantName", c_void_p(), index) or 0, f"constant {index}'s name")
+def table_of(rows: Iterable[ConstantRow]) -> tuple[Constant, ...]:
+    """Return the constants that a container lists, of whose values nothing is known yet."""
+    return tuple(
+        Constant(
+            row.position,
+            row.name,
+            row.fqn,
+            -1 if row.dtype is None else row.dtype,
+            -1 if row.nbytes is None else row.nbytes,
+            row.type or "",
+            bool(row.folded),
         )
-        if name in seen:
-            raise InvalidProgram(f"the plugin has two constants named {name!r}")
-        seen.add(name)
-        address = ask("GetConstantOriginalFQN", c_void_p(), index)
-        fqn = FQN(read_text(address, f"constant {index}'s FQN") if address else "")
-        dtype = ask("GetConstantDtype", c_int32(), index)
-        nbytes = ask("GetConstantDataSize", c_size_t(), index)
-        kind = ask("GetConstantType", c_int32(), index)
-        folded = ask("GetConstantFromFolded", c_bool(), index)
-        table.append(
-            Constant(
-                index,
-                name,
-                fqn,
-                -1 if dtype is None else dtype,
-                -1 if nbytes is None else nbytes,
-                "" if kind is None else CONSTANT_TYPES.get(kind, str(kind)),
-                bool(folded),
-            )
-        )
-    return tuple(table)
+        for row in rows
+    )
 
 
 def match_entries(table: Iterable[Constant], fqns: list[str]) -> list[Constant]:

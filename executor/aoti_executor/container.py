@@ -11,29 +11,31 @@ import ctypes
 import sys
 from typing import TYPE_CHECKING, Any
 
+from aoti_abi.codes import parse_device
 from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidState, NotSupported
 from aoti_abi.lifetimes import Unique
+from aoti_abi.symbols import CONTAINER as PREFIX
 from aoti_executor import native
+from aoti_executor.arrays import view
 from aoti_executor.call_structs import Target
 from aoti_executor.calls import BoundFrame, Plan
 from aoti_executor.forks import refuse_lost_team, team_lost, watch
-from aoti_executor.handle import PREFIX, ContainerHandle, LoadedPlugin
+from aoti_executor.handle import ContainerHandle, LoadedPlugin
 from aoti_executor.host_tensors import address_of
 from aoti_executor.native import CALL_OK
-from aoti_executor.openmp import hold_teams, uses_openmp
+from aoti_executor.openmp import hold_teams
 from aoti_executor.tensor import Tensor
-from aoti_executor.views import View, allocate, copy_elements, view
+from aoti_executor.views import View, allocate, copy_elements
 from aoti_executor.weights import Weights
+from aoti_inspect.facts.openmp import uses_openmp
 from aoti_inspect.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from aoti_executor.call_structs import Output
-    from aoti_executor.constants import Constant
 
 _PLANS = 64
-_PROXY = "aoti_torch_proxy_executor_call_function"
 
 
 class Container(Unique):
@@ -49,7 +51,9 @@ class Container(Unique):
         device: as "cpu" or "cuda:1".
         kernels: folder of GPU kernels that are not inside the plugin.
         threads: the largest OpenMP team; None for what is known to be safe (`aoti_executor.openmp`).
-        team_limit: what the plugin's generated source tells of that; None without the source.
+
+    Attributes:
+        weights: its constants: what they are, their values, the two sets and the swap between them.
 
     Raises:
         InvalidArgument: ``num_models`` is not positive or the device is malformed.
@@ -65,7 +69,6 @@ class Container(Unique):
         device: str = "cpu",
         kernels: str | None = None,
         threads: int | None = None,
-        team_limit: int | None = None,
     ) -> None:
         self.plugin = plugin
         self.device = device
@@ -78,10 +81,10 @@ class Container(Unique):
             self.input_names = handle.names("Input", self.num_inputs)
             self.output_names = handle.names("Output", self.num_outputs)
             self.weights = Weights(handle, kind=plugin.facts.weights.kind)
-            self._starts_teams = uses_openmp(plugin.facts) or plugin.host.kind != "builtin"
+            self._starts_teams = uses_openmp(plugin.facts.elf) or plugin.host.kind != "builtin"
             if self._starts_teams:
                 refuse_lost_team(plugin.path)
-            openmp = hold_teams(plugin.facts, threads, team_limit, plugin.binding)
+            openmp = hold_teams(plugin.facts, threads, plugin.binding)
             self._target = Target(
                 ctypes.pointer(handle.host.table),
                 handle.gate.address,
@@ -118,44 +121,14 @@ class Container(Unique):
         """Whether `close` was called."""
         return self._handle.closed
 
-    @property
-    def constants(self) -> tuple[Constant, ...]:
-        """The plugin's constants; empty, with a warning, if the plugin is too old to list them."""
-        if self.weights.table is None:
-            self.plugin.warn_fallback("list-constants")
-            return ()
-        return self.weights.table
-
     def call_spec(self) -> tuple[str, str]:
         """Return the pytree specs of inputs and outputs, as JSON text; empty if the plugin has none."""
         with self.weights.turn():
-            return self._handle.call_spec()
-
-    def bind_blob(self, blob: Any) -> None:
-        """Copy all weights from a blob; see `Weights.bind_blob`."""
-        self.weights.bind_blob(blob)
-
-    def read_constants(self, *, inactive: bool = False) -> dict[str, Tensor]:
-        """Return copies of the constants' values; see `Weights.read_constants`."""
-        return self.weights.read_constants(inactive=inactive)
-
-    def update_constants(
-        self, values: Mapping[str, Any], *, inactive: bool = False, copy: bool = True
-    ) -> None:
-        """Give constants new values; see `Weights.update_constants`."""
-        self.weights.update_constants(values, inactive=inactive, copy=copy)
-
-    def fold(self, *, inactive: bool = False) -> None:
-        """Compute the constants that depend on others; see `Weights.fold`."""
-        self.weights.fold(inactive=inactive)
-
-    def swap(self) -> None:
-        """Make the inactive set of constants active; see `Weights.swap`."""
-        self.weights.swap()
-
-    def free_inactive(self) -> None:
-        """Give the memory of the inactive set back; see `Weights.free_inactive`."""
-        self.weights.free_inactive()
+            spec = self._handle.call_spec()
+        if spec is None:
+            self.plugin.warn_fallback("call-spec")
+            return "", ""
+        return spec
 
     def run(self, inputs: Sequence[Any]) -> list[Tensor | None]:
         """Run on a flat list of inputs.
@@ -208,9 +181,7 @@ class Container(Unique):
         handle = self._handle
         if value.device_type or not handle.device_type:
             return writable(value)
-        from aoti_executor.transfers import copy_to, parse_device
-
-        tensor = copy_to(handle.host, value, *parse_device(self.device))
+        tensor = Tensor(handle.host, handle.host.copy_to(value, *parse_device(self.device)))
         return tensor.view._replace(owner=tensor)
 
     def upload(self, value: Any) -> Tensor:
@@ -220,10 +191,9 @@ class Container(Unique):
             InvalidArgument: it is no tensor.
             ExecutionFailed: as `place`.
         """
-        from aoti_executor.transfers import copy_to, parse_device
-
         self.weights.check_open()
-        return copy_to(self._handle.host, view(value, "the array"), *parse_device(self.device))
+        host = self._handle.host
+        return Tensor(host, host.copy_to(view(value, "the array"), *parse_device(self.device)))
 
     def plan(self, views: Sequence[View]) -> Plan:
         """Return the prepared call for inputs of these types and shapes.
@@ -249,7 +219,7 @@ class Container(Unique):
         return plan
 
     def _refuse_proxy_operators(self) -> None:
-        if any(symbol.name == _PROXY for symbol in self.plugin.facts.elf.undefined):
+        if self.plugin.facts.imports.proxy_executor:
             raise NotSupported(
                 "the plugin calls operators through PyTorch's dispatcher, which only PyTorch's own runner "
                 "can hand it",

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import byref, c_void_p
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from aoti_abi.codes import device_name
 from aoti_abi.errors import ExecutionFailed, InternalError
 from aoti_abi.lifetimes import Unique
 from aoti_executor.call_structs import Description, HostTable
 from aoti_executor.native import address_of, load, own
 from aoti_executor.views import View
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _P = "aoti_torch_"
 _TABLE = {
@@ -131,6 +129,58 @@ class HostTensors(Unique):
         """Address of the function that copies a tensor."""
         return address_of(self._clone)
 
+    def copy_to(self, source: View, device_type: int, device_index: int = 0) -> int:
+        """Return a new handle to a copy of some memory on a device, with the same shape and strides.
+
+        A plugin for a GPU takes tensors on the GPU. Memory there belongs to whoever provides the host API, so
+        it is made and filled by its functions: one way for every host, and no CUDA in this package (behaviour
+        E3).
+
+        A copy to or from host memory is complete when this returns (behaviour W8); one within a device is
+        ordered on the device's current stream.
+
+        Args:
+            source: the memory to copy, on any device that the host reaches.
+            device_type: ``c10::DeviceType`` value of the destination.
+            device_index: its index.
+
+        Raises:
+            ExecutionFailed: the host has no such device, or no memory left there.
+        """
+        handle = self._empty(source, device_type, device_index)
+        try:
+            wrapped = self.wrap(source)
+            try:
+                code = self.function("aoti_torch_copy_")(handle, wrapped, 0)
+            finally:
+                self.delete(wrapped)
+            self._check_copy(code, device_name(device_type, device_index))
+        except BaseException:
+            self.delete(handle)
+            raise
+        return handle
+
+    def _empty(self, like: View, device_type: int, device_index: int) -> int:
+        numbers = ctypes.c_int64 * max(len(like.shape), 1)
+        handle = c_void_p()
+        code = self.function("aoti_torch_empty_strided")(
+            len(like.shape),
+            numbers(*like.shape),
+            numbers(*like.strides),
+            like.dtype,
+            device_type,
+            device_index,
+            byref(handle),
+        )
+        if code or not handle.value:
+            where = device_name(device_type, device_index)
+            raise ExecutionFailed(f"the host cannot make a tensor on {where}", cause=self.last_error())
+        return handle.value
+
+    def _check_copy(self, code: int, where: str) -> None:
+        if code:
+            raise ExecutionFailed(f"the host cannot copy to {where}", cause=self.last_error())
+
     def delete(self, handle: int) -> None:
         """Give a handle back.
 
@@ -140,23 +190,3 @@ class HostTensors(Unique):
         code: int = self._delete(handle)
         if code:
             raise InternalError("the host refuses to delete a tensor", cause=self.last_error())
-
-
-def error_reader(functions: Mapping[str, Any]) -> Callable[[], str | None]:
-    """Return a function that reads ``AOTInductorGetLastError``; it answers None where a plugin lacks it."""
-    get = functions.get("AOTInductorGetLastError")
-    if get is None:
-        return lambda: None
-
-    from aoti_abi.memory import read_string
-
-    def read() -> str | None:
-        text = c_void_p()
-        if get(byref(text)) or not text.value:
-            return None
-        return (
-            read_string(text.value, "the plugin's error text", 1 << 20).decode("utf-8", "replace").strip()
-            or None
-        )
-
-    return read

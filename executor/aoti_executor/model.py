@@ -5,19 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aoti_abi.errors import AotiError, ExecutionFailed, InvalidArgument
+from aoti_executor.arrays import is_tensor, view
 from aoti_executor.call_spec import CallSpec, flatten, parse_call_spec, unflatten
 from aoti_executor.container import Container
-from aoti_executor.input_specs import InputSpec, ask_plugin_to_check, check_input
-from aoti_executor.views import TYPESTR, View, is_tensor, view
+from aoti_executor.input_specs import ask_plugin_to_check, check_input, specs_of
+from aoti_executor.views import TYPESTR, View
+from aoti_inspect.facts.predicates import compiled_for
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from aoti_executor.bound_call import BoundCall
     from aoti_executor.calls import Plan
-    from aoti_executor.constants import Constant
     from aoti_executor.tensor import Tensor
+    from aoti_executor.weights import Weights
+    from aoti_inspect.facts.inputs import InputSpec
 
 _FAST_PLANS = 64
 _REJECTED = "input_handles["
@@ -76,9 +79,8 @@ class Model:
             self.container = Container(
                 plugin,
                 num_models=num_runners,
-                device=device or source.device(plugin.facts),
+                device=device or compiled_for(plugin.facts),
                 threads=threads,
-                team_limit=source.team_limit(),
             )
         except BaseException:
             plugin.close()
@@ -94,7 +96,7 @@ class Model:
     def _learn(self) -> None:
         container = self.container
         self.spec: CallSpec | None = self.source.call_spec or parse_call_spec(*container.call_spec())
-        self.inputs: tuple[InputSpec, ...] = self.source.input_specs(container.num_inputs, self.plugin.facts)
+        self.inputs: tuple[InputSpec, ...] = specs_of(self.plugin.facts, container.num_inputs)
         # A plugin's own checks see every run, so they are only asked for where ours know less than they do.
         known = all(spec.sizes is not None for spec in self.inputs)
         self.plugin_checks = self.check_inputs and not known and ask_plugin_to_check()
@@ -296,30 +298,10 @@ class Model:
         """
         return self.container.upload(value)
 
-    # ---- constants ----
-
     @property
-    def constants(self) -> tuple[Constant, ...]:
-        """The table of constants."""
-        return self.container.constants
-
-    def read_constants(self, *, inactive: bool = False) -> dict[str, Tensor]:
-        """Return copies of the constants' values, by FQN; see `Weights.read_constants`."""
-        return self.container.read_constants(inactive=inactive)
-
-    def update_constants(
-        self, values: Mapping[str, Any], *, inactive: bool = False, copy: bool = True
-    ) -> None:
-        """Give constants new values, by FQN; see `Weights.update_constants`."""
-        self.container.update_constants(values, inactive=inactive, copy=copy)
-
-    def swap(self) -> None:
-        """Make the inactive set of constants active; see `Weights.swap`."""
-        self.container.swap()
-
-    def fold(self, *, inactive: bool = False) -> None:
-        """Compute the constants that depend on others; see `Weights.fold`."""
-        self.container.fold(inactive=inactive)
+    def weights(self) -> Weights:
+        """The constants: what they are, their values, the two sets and the swap between them."""
+        return self.container.weights
 
     # ---- the end ----
 

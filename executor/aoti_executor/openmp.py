@@ -1,42 +1,17 @@
-"""The size of a plugin's OpenMP teams.
-
-PyTorch 2.12 and later compile kernels with a plain ``#pragma omp parallel`` when they are compiled with as
-many threads as the machine has CPUs (the default), yet size their per-thread arrays with that number, which
-nothing records. A larger team writes past the arrays: a crash on any machine with more cores than the
-compiler's. A smaller team is right: work is shared out with ``omp for`` and unused slots keep their initial
-value.
-
-So a limit is needed, and 2 is one that always holds: a compiler with one thread emits no parallel region at
-all, so a plugin that has one was compiled with at least two. Whoever knows more (the package's generated
-source, the user) may raise it. Plugins of PyTorch 2.11 and before fix the team's size in the code and need
-no limit.
-"""
+"""The size of a plugin's OpenMP teams, held to what is safe (`aoti_inspect.facts.openmp`)."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from aoti_abi.container_api import compiled_by
 from aoti_abi.errors import InvalidArgument, NotSupported
-from aoti_abi.versions import parse_version
+from aoti_inspect.facts.openmp import starters, uses_openmp
+from aoti_loader import linker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from aoti_inspect.facts.records import PluginFacts
-
-#: Every plugin with OpenMP code was compiled with at least this many threads.
-SAFE_TEAM = 2
-#: The first PyTorch whose plugins leave the team's size to the process.
-FIRST_DYNAMIC = "2.12"
-
-#: What compilers call to start a region, by how the names begin: GCC's runtime, and LLVM's.
-STARTERS = ("GOMP_parallel", "__kmpc_fork_call")
-
-_PARALLEL = re.compile(rb"# ?pragma omp parallel(?! for num_threads| num_threads)")
-# Arrays with one slot per thread, and the count that templates share their buffers out by.
-_SIZED = re.compile(rb"(?:_arr\[|\bnum_threads? ?= ?)(\d{1,9})[\];]")
 
 _LIMITERS = ("omp_get_max_threads", "omp_set_num_threads")
 _MOST_THREADS = (1 << 31) - 1
@@ -56,48 +31,14 @@ class OpenMP(NamedTuple):
     set_num_threads: int
 
 
-def team_limit_from_source(sources: Iterable[bytes]) -> int | None:
-    """Read from Inductor's generated C++ how many threads it was compiled for.
-
-    Returns:
-        The smallest count that sizes something per thread; 0 if nothing is, so that any team is safe; None
-        if there is no source to tell.
-    """
-    parallel = [source for source in sources if _PARALLEL.search(source)]
-    if not parallel:
-        return None
-    found = [int(match[1]) for source in parallel for match in _SIZED.finditer(source)]
-    return min((count for count in found if count), default=0)
-
-
-def uses_openmp(facts: PluginFacts) -> bool:
-    """Whether a plugin starts OpenMP regions, by the functions of GCC's runtime or of LLVM's."""
-    return any(symbol.name.startswith(STARTERS) for symbol in facts.elf.undefined)
-
-
-def needs_limit(facts: PluginFacts) -> bool:
-    """Whether a plugin has OpenMP code whose team size the process decides.
-
-    Plugins of 2.10 to 2.12 can't be told apart, so all of them count as of 2.12.
-    """
-    if not uses_openmp(facts):
-        return False
-    compiler = compiled_by(frozenset(facts.elf.exports.container))
-    return compiler is None or parse_version(compiler.newest) >= parse_version(FIRST_DYNAMIC)
-
-
 def hold_teams(
-    facts: PluginFacts,
-    threads: int | None,
-    from_source: int | None,
-    binding: Callable[[str], int | None],
+    facts: PluginFacts, threads: int | None, binding: Callable[[str], int | None]
 ) -> OpenMP | None:
     """Decide how large a plugin's OpenMP teams may be.
 
     Args:
         facts: of the plugin.
         threads: what the user asks for; None for what is known to be safe.
-        from_source: what `team_limit_from_source` found.
         binding: where the plugin's calls of a function go, by its name.
 
     Returns:
@@ -111,12 +52,10 @@ def hold_teams(
         not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= _MOST_THREADS
     ):
         raise InvalidArgument(f"threads is {threads!r}; it is a number of at least 1, or None")
-    if not uses_openmp(facts):
-        return OpenMP(threads, 0, 0) if threads else None
-    limit = threads
-    if limit is None:
-        limit = (SAFE_TEAM if from_source is None else from_source) if needs_limit(facts) else 0
-    return OpenMP(limit, *runtime(facts, binding)) if limit else None
+    limit = threads or facts.openmp_team
+    if not limit:
+        return None
+    return OpenMP(limit, *(runtime(facts, binding) if uses_openmp(facts.elf) else (0, 0)))
 
 
 def runtime(facts: PluginFacts, binding: Callable[[str], int | None]) -> tuple[int, int]:
@@ -131,10 +70,8 @@ def runtime(facts: PluginFacts, binding: Callable[[str], int | None]) -> tuple[i
     Raises:
         NotSupported: the plugin uses none that is found, more than one, or one without these functions.
     """
-    from aoti_loader import linker
-
-    starters = [s.name for s in facts.elf.undefined if s.name.startswith(STARTERS)]
-    files = {linker.file_of_address(address) for name in starters if (address := binding(name)) is not None}
+    addresses = [binding(name) for name in starters(facts.elf)]
+    files = {linker.file_of_address(address) for address in addresses if address is not None}
     if len(files) != 1 or None in files:
         found = ", ".join(sorted(filter(None, files))) or "none"
         raise _no_limit(facts, f"it uses one OpenMP runtime, and these have its functions: {found}")

@@ -1,4 +1,4 @@
-"""Where a model comes from: the plugin in a file or package, its weights, and what is known of its inputs."""
+"""Where a model comes from: the plugin in a file or package, and its weights."""
 
 from __future__ import annotations
 
@@ -8,21 +8,16 @@ from typing import TYPE_CHECKING, Any
 from aoti_abi.codes import DTYPES_BY_NAME
 from aoti_abi.errors import AotiError, InvalidProgram, NotSupported
 from aoti_executor.call_spec import LEAF, CallSpec, Tree
-from aoti_executor.input_specs import Extent, InputSpec, specs_from_source, specs_from_strings
-from aoti_executor.openmp import team_limit_from_source
 from aoti_inspect.artifacts import open_artifact
 
 if TYPE_CHECKING:
     from aoti_abi.names import FQN
     from aoti_executor.container import Container
-    from aoti_inspect.artifacts.artifact import Artifact, Model, Plugin, Value
+    from aoti_inspect.artifacts.artifact import Artifact, Model, Plugin
     from aoti_inspect.artifacts.weights import Weights
-    from aoti_inspect.facts.records import PluginFacts
     from aoti_loader import Plugin as LoadedPlugin
 
 _COPIES = "et_copy::"  # ExecuTorch's copies to and from a device: the plugin's own tensors, elsewhere
-_MAX_SOURCE = 64 << 20
-_WINDOW = 1 << 24
 
 
 class ModelSource:
@@ -41,11 +36,9 @@ class ModelSource:
         self.model = model
         self.entry = entry
         self._weights = weights
-        self._cpp: list[bytes] | None = None
         self.call_spec: CallSpec | None = None
         self.input_order: tuple[int, ...] | None = None
         self.output_order: tuple[int, ...] | None = None
-        self._values: tuple[Value, ...] | None = None
         if entry.delegate is not None:
             self._learn_method()
 
@@ -73,7 +66,6 @@ class ModelSource:
             )
         self.input_order = tuple(index for index in order if index is not None)
         self.output_order = tuple(back[index] for index in range(len(outputs)))
-        self._values = tuple(inputs[index] for index in self.input_order)
         leaves = (LEAF,) * len(outputs)
         result = LEAF if len(outputs) == 1 else Tree("builtins.tuple", (), leaves)
         self.call_spec = CallSpec((LEAF,) * len(inputs), {}, result)
@@ -85,63 +77,31 @@ class ModelSource:
         options.setdefault("stacklevel", 4)
         if self.artifact.kind == "plugin":
             return load(self.artifact.path, host=host, **options)  # type: ignore[arg-type]
+        from aoti_inspect.artifacts.facts import inputs_of, read_sources
         from aoti_inspect.elf.source import BufferSource, FileSource
 
         entry = self.entry
-        metadata = entry.metadata()
+        told: dict[str, Any] = {
+            "metadata": entry.metadata(),
+            "sources": read_sources(entry),
+            "inputs": inputs_of(entry),
+        }
         if entry.location is None:
             data = BufferSource(entry.read())
-            return load_source(data, entry.name, metadata=metadata, host=host, **options)  # type: ignore[arg-type]
+            return load_source(data, entry.name, **told, host=host, **options)  # type: ignore[arg-type]
         path, offset, size = entry.location
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             source = FileSource(descriptor, size, start=offset, name=path)
-            return load_source(source, entry.name, metadata=metadata, host=host, **options)  # type: ignore[arg-type]
+            return load_source(source, entry.name, **told, host=host, **options)  # type: ignore[arg-type]
         finally:
             os.close(descriptor)
-
-    def device(self, facts: PluginFacts) -> str:
-        """Return what the plugin was compiled for; a delegate's name says nothing of it."""
-        metadata = facts.metadata or {}
-        if metadata.get("AOTI_DEVICE_KEY"):
-            return metadata["AOTI_DEVICE_KEY"]
-        uses_cuda = any(
-            symbol.name.startswith(
-                ("cuda", "cuLaunch", "cuModule", "aoti_torch_cuda_", "aoti_torch_create_cuda")
-            )
-            for symbol in facts.elf.undefined
-        )
-        return "cuda" if uses_cuda or facts.gpu else "cpu"
-
-    def team_limit(self) -> int | None:
-        """Return the largest safe OpenMP team as the generated source has it; None without the source."""
-        return team_limit_from_source(self._sources())
-
-    def input_specs(self, count: int, facts: PluginFacts) -> tuple[InputSpec, ...]:
-        """Return what is known of each of the plugin's inputs, from the best source there is."""
-        if self._values is not None and len(self._values) == count:
-            return tuple(_spec_of(value) for value in self._values)
-        for source in self._sources():
-            if b"check_input_0(" in source:
-                return specs_from_source(source.decode("utf-8", "replace"), count)
-        skip = facts.weights.offset, facts.weights.size
-        view = self.entry.read()
-        parts = [view[: skip[0]], view[skip[0] + skip[1] :]] if skip[1] else [view]
-        return specs_from_strings(
-            [part[at : at + _WINDOW] for part in parts for at in range(0, len(part), _WINDOW)], count
-        )
-
-    def _sources(self) -> list[bytes]:
-        """Return the generated C++ beside the plugin in a package, if it is there."""
-        if self._cpp is None:
-            self._cpp = _package_sources(self.artifact, self.entry)
-        return self._cpp
 
     def bind_weights(self, container: Container) -> None:
         """Give the container its weights, if it lacks them and they are to be had (behaviour W1).
 
         Nothing is read before it is known to be wanted. A plugin that has none to be found is left without:
-        runs are refused until `update_constants` gave all of them.
+        runs are refused until `Weights.update_constants` gave all of them.
 
         Raises:
             NotFound: the artifact names weights that are not there.
@@ -151,19 +111,21 @@ class ModelSource:
         if given is not None:
             if isinstance(given, (str, os.PathLike)):
                 with _mapped(os.fspath(given)) as blob:
-                    container.bind_blob(blob)
+                    container.weights.bind_blob(blob)
             elif hasattr(given, "keys"):
-                container.update_constants(given)
+                container.weights.update_constants(given)
             else:
-                container.bind_blob(given)
+                container.weights.bind_blob(given)
             return
         weights = self.entry.weights
         if not container.weights.unbound or weights.kind == "none":
             return
         if weights.kind == "tensors":
-            container.update_constants(_tensors(weights, {c.fqn for c in container.constants}))
+            container.weights.update_constants(
+                _tensors(weights, {c.fqn for c in container.weights.constants})
+            )
         else:
-            container.bind_blob(weights.blob())
+            container.weights.bind_blob(weights.blob())
 
     def close(self) -> None:
         """Give the artifact's files back."""
@@ -213,7 +175,8 @@ def _refuse_hostile(artifact: Artifact) -> None:
 
 def _tensors(weights: Weights, wanted: set[FQN]) -> dict[str, Any]:
     """Return the stored tensors that the plugin has, as views of the mapped file."""
-    from aoti_executor.views import View, view
+    from aoti_executor.arrays import view
+    from aoti_executor.views import View
 
     result: dict[str, Any] = {}
     for tensor in weights.tensors():
@@ -244,47 +207,7 @@ def _tensors(weights: Weights, wanted: set[FQN]) -> dict[str, Any]:
     return result
 
 
-def _spec_of(value: Value) -> InputSpec:
-    dtype = DTYPES_BY_NAME.get(value.dtype or "")
-    low = value.sizes if value.dynamism == "static" else (0,) * len(value.sizes)
-    high: tuple[int | None, ...] = value.sizes
-    if value.dynamism == "unbound":
-        high = (None,) * len(value.sizes)
-    strides = _strides(value.sizes, value.dim_order) if value.dynamism == "static" else None
-    sizes = tuple(Extent(a, b) for a, b in zip(low, high, strict=True))
-    return InputSpec(dtype.code if dtype else None, len(value.sizes), sizes, strides)
-
-
-def _strides(sizes: tuple[int, ...], order: tuple[int, ...]) -> tuple[int | None, ...] | None:
-    if sorted(order) != list(range(len(sizes))):
-        return None
-    strides, step = [0] * len(sizes), 1
-    for dim in reversed(order):
-        strides[dim] = step
-        step *= max(sizes[dim], 1)
-    return tuple(strides)
-
-
 def _mapped(path: str) -> memoryview:
     from aoti_inspect.artifacts.mapped import MappedFile
 
     return MappedFile(path).view
-
-
-def _package_sources(artifact: Artifact, entry: Plugin) -> list[bytes]:
-    if artifact.kind == "plugin":
-        return _beside(os.path.splitext(artifact.path)[0] + ".cpp")
-    try:
-        return [bytes(text) for text in entry.sources()]
-    except AotiError:
-        return []  # they only add to what is known
-
-
-def _beside(path: str) -> list[bytes]:
-    try:
-        if os.path.getsize(path) > _MAX_SOURCE:
-            return []
-        with open(path, "rb") as stream:
-            return [stream.read(_MAX_SOURCE)]
-    except OSError:
-        return []

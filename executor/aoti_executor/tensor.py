@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from aoti_abi.codes import device_name, dtype_name
+from aoti_abi.codes import device_name, dtype_name, parse_device
 from aoti_abi.errors import InvalidArgument, NotSupported
 from aoti_abi.lifetimes import Unique
+from aoti_executor.dlpack import dlpack_device, export_dlpack
 from aoti_executor.views import TYPESTR_OF, View, contiguous, packed
 
 if TYPE_CHECKING:
@@ -97,13 +98,11 @@ class Tensor(Unique):
             InvalidArgument: it names no device.
             ExecutionFailed: the host does not reach it, or has no memory left there.
         """
-        from aoti_executor.transfers import copy_to, parse_device
-
         view = self.view
         kind, index = parse_device(device)
         if (kind, index if kind else 0) == (view.device_type, view.device_index if kind else 0):
             return self
-        return copy_to(self._host, view, kind, index)
+        return Tensor(self._host, self._host.copy_to(view, kind, index))
 
     def _on_host(self) -> View:
         view = self.view
@@ -183,8 +182,6 @@ class Tensor(Unique):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return DLPack's device pair."""
-        from aoti_executor.dlpack import dlpack_device
-
         view = self.view
         return dlpack_device(view.device_type, view.device_index)
 
@@ -207,8 +204,6 @@ class Tensor(Unique):
         Raises:
             BufferError: another device, or a copy, is asked for.
         """
-        from aoti_executor.dlpack import export_dlpack
-
         del stream
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"the tensor is on {self.device}; it is not moved for DLPack")

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from aoti_abi.entries import extract_entries
 from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidProgram, InvalidState, NotSupported
 from aoti_abi.lifetimes import Unique
+from aoti_executor.arrays import view
 from aoti_executor.constant_values import Pair, fit, hand_over
-from aoti_executor.constants import Constant, ConstantSet, match_entries, read_table, select
+from aoti_executor.constants import Constant, ConstantSet, match_entries, select, table_of
 from aoti_executor.native import INSIDE, address_of
 from aoti_executor.tensor import Tensor
-from aoti_executor.views import view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,8 @@ class Weights(Unique):
         self._changes = 0  # of the active set
         self._lost: str | None = None
         self.ready = False
-        self.table = read_table(handle.functions, handle.address, handle.last_error)
+        rows = handle.constants()
+        self.table = None if rows is None else table_of(rows)
         self._sets = (ConstantSet(), ConstantSet())
         self._active = 0
         self._blob_bound = False
@@ -86,6 +87,14 @@ class Weights(Unique):
     def lost(self) -> bool:
         """Whether this is a forked child's view of a model that it can't use."""
         return self._lost is not None
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """The plugin's constants; empty, with a warning, if the plugin is too old to list them."""
+        if self.table is None:
+            self._handle.plugin.warn_fallback("list-constants")
+            return ()
+        return self.table
 
     @property
     def unbound(self) -> tuple[Constant, ...]:

@@ -23,9 +23,10 @@ from aoti_loader.refusals import refuse_unusable
 from aoti_loader.staging import Staged, release, stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from aoti_inspect.elf.source import Source
+    from aoti_inspect.facts.inputs import InputSpec
     from aoti_inspect.facts.records import PluginFacts
     from aoti_loader.host_choice import Needs
     from aoti_loader.hosts import Host
@@ -97,6 +98,8 @@ def load_source(
     name: str,
     *,
     metadata: dict[str, str] | None = None,
+    sources: Iterable[bytes] = (),
+    inputs: tuple[InputSpec, ...] = (),
     host: HostChoice = "auto",
     preload: Literal["auto"] | Sequence[str] = "auto",
     mend: bool = True,
@@ -110,6 +113,8 @@ def load_source(
         source: the bytes; a stored member is a range of its archive (`aoti_inspect.elf.source`).
         name: what to call it in errors, as ``package!member``; it never becomes a file name (behaviour L9).
         metadata: Inductor's metadata for it, if there is any.
+        sources: the C++ that Inductor generated for it, if that is there.
+        inputs: what the program that calls it says of its inputs, if there is one.
         host: as in `load`, like the other arguments and the errors.
         preload: as in `load`.
         mend: as in `load`.
@@ -117,7 +122,7 @@ def load_source(
         warn: as in `load`.
         stacklevel: as in `load`.
     """
-    facts = plugin_facts(ElfImage(source, name), metadata=metadata)
+    facts = plugin_facts(ElfImage(source, name), metadata=metadata, sources=sources, inputs=inputs)
     plugin = _load(source, facts, host=host, preload=preload, mend=mend, check_isa=check_isa)
     if warn:
         _announce_or_close(plugin, stacklevel)

@@ -19,7 +19,6 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi.errors import InvalidProgram, NotSupported
-from aoti_abi.torch_host import NEEDED_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +94,7 @@ def plan_mends(
         NotSupported: a mend would change appended weights, or the file is of a kind that is not mended.
     """
     elf = facts.elf
-    unwanted = tuple(name for name in elf.needed if name in NEEDED_NAMES) if drop_libtorch else ()
+    unwanted = facts.imports.libtorch if drop_libtorch else ()
     pinned = thread_exit and any(symbol.name in THREAD_ATEXIT for symbol in elf.undefined)
     if not (elf.executable_stack or elf.exports.unique or unwanted or pinned):
         return ()

@@ -13,14 +13,12 @@ from aoti_abi.container_api import REQUIRED
 from aoti_abi.errors import FallbackWarning, InvalidProgram, InvalidState, NotFound
 from aoti_abi.features import FEATURES, FeatureState, evaluate
 from aoti_abi.lifetimes import Unique
-from aoti_abi.memory import read_string
 from aoti_abi.prototypes import bind_container
-from aoti_inspect.text import decode
 from aoti_loader import linker, thread_exit
+from aoti_loader.container import read_last_error
 from aoti_loader.staging import release
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
 
     from aoti_inspect.facts.records import PluginFacts
@@ -224,13 +222,7 @@ class Plugin(Unique):
 
         None if there is none, or if the plugin keeps none (before PyTorch 2.13).
         """
-        function = self.functions.get("AOTInductorGetLastError")
-        if function is None or self._handle is None:
-            return None
-        text = ctypes.c_void_p()
-        if function(ctypes.byref(text)) or not text.value:
-            return None
-        return decode(read_string(text.value, "the plugin's last error")) or None
+        return None if self._handle is None else read_last_error(self.functions)
 
     def hold(self, what: str = "a container") -> Lease:
         """Return a lease that keeps the plugin loaded until it is released.
@@ -349,16 +341,3 @@ class Plugin(Unique):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-    def error_reader(self) -> Callable[[], str | None]:
-        """Return a function for the words of this thread's next error: the plugin's, and the host's reason.
-
-        A plugin turns a failing shim into "API call failed"; only the host knows why it failed.
-        """
-        self.host.clear_error()
-
-        def read() -> str | None:
-            words = [text for text in (self.last_error(), self.host.last_error()) if text]
-            return "; ".join(words) or None
-
-        return read

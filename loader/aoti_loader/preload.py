@@ -11,8 +11,6 @@ import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi.errors import AccessFailed, AotiError
-from aoti_abi.torch_host import NEEDED_NAMES
-from aoti_inspect.facts.symbol_families import family
 from aoti_loader import linker
 from aoti_loader.cuda import CUDART, find_cudart
 
@@ -20,7 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aoti_inspect.facts.records import PluginFacts
+    from aoti_inspect.facts.symbol_families import Family
 
+#: Whose functions each runtime library has.
+_RUNTIMES: tuple[tuple[Family, str], ...] = (
+    ("c++", "libstdc++"),
+    ("libc++", "libc++"),
+    ("cuda-runtime", "libcudart"),
+)
 _LIBCXX = "libc++.so.1"
 _LIBSTDCXX = "libstdc++.so.6"
 
@@ -44,21 +49,17 @@ _global: set[str] = set()
 
 def forgotten(facts: PluginFacts) -> tuple[Preload, ...]:
     """Return which runtimes a plugin uses without naming them in DT_NEEDED."""
-    needed = facts.elf.needed
-    by_family: dict[str, list[str]] = {}
-    for symbol in facts.elf.undefined:
-        # A symbol with a library of its own is that library's business.
-        if symbol.binding != "weak" and symbol.library is None:
-            by_family.setdefault(family(symbol.name), []).append(symbol.name)
+    imports = facts.imports
     found = []
-    for kind, library in (("c++", "libstdc++"), ("libc++", "libc++"), ("cuda-runtime", "libcudart")):
-        symbols = by_family.get(kind, ())
-        if symbols and not any(name.startswith(library) for name in needed):
+    for kind, library in _RUNTIMES:
+        # A symbol with a library of its own is that library's business.
+        symbols = imports.unversioned(kind)
+        if symbols and not imports.needs_library(library):
             found.append(Preload(library, tuple(sorted(symbols)[:3])))
     if any(item.library == "libc++" for item in found):
         # Exceptions and operator new have the same names in both runtimes; libc++ brings its own.
         found = [item for item in found if item.library != "libstdc++"]
-    if any(name.startswith("libc++") for name in needed):
+    if imports.needs_library("libc++"):
         found = [item for item in found if item.library != "libstdc++"]
     return tuple(found)
 
@@ -84,7 +85,7 @@ def open_needed(facts: PluginFacts) -> None:
     can't be opened here is left for the dynamic linker to refuse, in the plugin's name.
     """
     for name in facts.elf.needed:
-        if name not in _opened and name not in NEEDED_NAMES and "/" not in name:
+        if name not in _opened and name not in facts.imports.libtorch and "/" not in name:
             with contextlib.suppress(AccessFailed):
                 _opened[name] = linker.open_library(name, linker.RTLD_LAZY | linker.RTLD_LOCAL)
 

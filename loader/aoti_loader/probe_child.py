@@ -6,21 +6,17 @@ which the parent keeps apart.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from aoti_abi.errors import AotiError, ExecutionFailed, InternalError
-from aoti_abi.memory import read_text
+from aoti_abi.errors import AotiError, InternalError
+from aoti_loader.container import OpenContainer
 
 if TYPE_CHECKING:
     from aoti_loader.plugin import Plugin
 
-_PREFIX = "AOTInductorModelContainer"
-_MOST_NAMES = 1 << 20
-_MAX_SPEC = 16 << 20
 _MOST_WRITTEN = 1 << 30
 
 
@@ -83,76 +79,16 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-class _Asker:
-    """Calls functions of one container and checks their answers."""
-
-    def __init__(self, plugin: Plugin, device: str) -> None:
-        self._plugin = plugin
-        self._functions = plugin.functions
-        self._words = plugin.error_reader()
-        handle = ctypes.c_void_p()
-        self._check(
-            "CreateWithDevice",
-            self._functions[f"{_PREFIX}CreateWithDevice"](
-                ctypes.byref(handle), 1, device.encode("utf-8", "surrogateescape"), None
-            ),
-        )
-        self._container = handle.value
-
-    def _check(self, name: str, code: int) -> None:
-        if code:
-            raise ExecutionFailed(
-                f"{_PREFIX}{name} returned {code}",
-                path=self._plugin.path,
-                cause=self._words(),
-            )
-
-    def has(self, *names: str) -> bool:
-        return all(f"{_PREFIX}{name}" in self._functions for name in names)
-
-    def ask(self, name: str, out: Any, *arguments: Any) -> Any:
-        """Call a function whose last parameter is what it answers; return that."""
-        code = self._functions[f"{_PREFIX}{name}"](self._container, *arguments, ctypes.byref(out))
-        self._check(name, code)
-        return out.value
-
-    def count(self, name: str) -> int:
-        count = int(self.ask(name, ctypes.c_size_t()))
-        if count > _MOST_NAMES:
-            raise ExecutionFailed(f"{_PREFIX}{name} answers {count}", path=self._plugin.path)
-        return count
-
-    def text(self, name: str, index: int) -> str:
-        return read_text(self.ask(name, ctypes.c_void_p(), index) or 0, f"the answer of {name}({index})")
-
-    def call_spec(self) -> tuple[str, str]:
-        specs = (ctypes.c_void_p(), ctypes.c_void_p())
-        function = self._functions[f"{_PREFIX}GetCallSpec"]
-        self._check("GetCallSpec", function(self._container, ctypes.byref(specs[0]), ctypes.byref(specs[1])))
-        texts = [read_text(item.value or 0, "the call spec", _MAX_SPEC) for item in specs]
-        return texts[0], texts[1]
-
-
 def _describe(plugin: Plugin, device: str) -> dict[str, Any]:
-    asker = _Asker(plugin, device)
-    found: dict[str, Any] = {}
-    for key, what in (("inputs", "Input"), ("outputs", "Output")):
-        count = asker.count(f"GetNum{what}s")
-        name = f"Get{what}Name"
-        found[key] = [asker.text(name, index) if asker.has(name) else str(index) for index in range(count)]
-    if asker.has("GetNumConstants", "GetConstantName", "GetConstantOriginalFQN"):
-        dtype, folded = asker.has("GetConstantDtype"), asker.has("GetConstantFromFolded")
-        found["constants"] = [
-            (
-                asker.text("GetConstantName", index),
-                asker.text("GetConstantOriginalFQN", index),
-                asker.ask("GetConstantDtype", ctypes.c_int32(), index) if dtype else None,
-                asker.ask("GetConstantFromFolded", ctypes.c_bool(), index) if folded else None,
-            )
-            for index in range(asker.count("GetNumConstants"))
-        ]
-    if asker.has("GetCallSpec"):
-        found["call_spec"] = asker.call_spec()
+    container = OpenContainer(plugin, device=device)
+    found: dict[str, Any] = {
+        "inputs": container.names("Input", container.count("Inputs")),
+        "outputs": container.names("Output", container.count("Outputs")),
+        "call_spec": container.call_spec(),
+    }
+    rows = container.constants()
+    if rows is not None:
+        found["constants"] = [(row.name, row.fqn, row.dtype, row.folded) for row in rows]
     return found
 
 

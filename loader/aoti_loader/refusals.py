@@ -60,11 +60,8 @@ def _refuse_foreign_metadata(facts: PluginFacts, metadata: dict[str, str]) -> No
     said = None
     if machine and machine != facts.elf.header.machine_name:
         said = f"AOTI_MACHINE={machine}, but the file is for {facts.elf.header.machine_name}"
-    elif device == "cuda" and not facts.gpu:
-        from aoti_inspect.facts.predicates import cuda_calls
-
-        if not cuda_calls(facts):
-            said = "AOTI_DEVICE_KEY=cuda, but it neither calls CUDA nor holds GPU code"
+    elif device == "cuda" and not facts.gpu and not facts.imports.cuda_calls:
+        said = "AOTI_DEVICE_KEY=cuda, but it neither calls CUDA nor holds GPU code"
     if said:
         raise InvalidProgram(
             f"its metadata says {said}",

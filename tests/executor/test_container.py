@@ -33,7 +33,7 @@ def test_E1_N39_wrong_number_of_inputs_names_all_numbers(mlp):
 
 
 def test_E1_wrong_number_of_bound_outputs_is_refused(mlp):
-    from aoti_executor.views import view
+    from aoti_executor.arrays import view
 
     x = view(np.zeros((8, 16), "f"))
     with pytest.raises(InvalidArgument, match="1 and 3 were given"):
@@ -52,7 +52,7 @@ def test_run_on_a_closed_container_is_refused(mlp):
     with pytest.raises(InvalidState, match="closed"):
         mlp.call_spec()
     with pytest.raises(InvalidState, match="closed"):
-        mlp.update_constants({"a.weight": np.zeros((32, 16), "f")})
+        mlp.weights.update_constants({"a.weight": np.zeros((32, 16), "f")})
 
 
 @pytest.mark.parametrize("num_models", [0, -1, 1.5, True, None, 1 << 40])
@@ -163,8 +163,8 @@ def test_one_handle_in_every_slot_is_one_tensor_freed_once(synthetic, live_tenso
 
 
 def test_one_handle_in_every_slot_of_a_bound_call_is_freed_once(synthetic, live_tensors):
+    from aoti_executor.arrays import view
     from aoti_executor.native import CALL_OK
-    from aoti_executor.views import view
 
     with Container(synthetic(OUTPUTS=3, SAME=1)) as container:
         outs = [np.zeros(3) for _ in range(3)]

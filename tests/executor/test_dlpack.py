@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from aoti_abi.errors import InvalidArgument, NotSupported
+from aoti_executor.arrays import view
 from aoti_executor.call_structs import DLManaged, DLTensor, DLVersioned
 from aoti_executor.dlpack import export_dlpack, import_dlpack
-from aoti_executor.views import view
 
 TYPES = ["?", "b", "h", "i", "l", "B", "H", "I", "L", "e", "f", "d", "F", "D"]
 _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
@@ -208,7 +208,7 @@ def test_pytorch_tensors_in_and_out(child):
         """
         import gc, sys, torch
         from aoti_executor import Model
-        from aoti_executor.views import view
+        from aoti_executor.arrays import view
         kinds = (torch.float32, torch.bfloat16, torch.bool, torch.complex64, torch.int8, torch.float8_e5m2)
         for dtype in kinds:
             x = torch.zeros(3, 4, 5).to(dtype)

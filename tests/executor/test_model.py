@@ -410,15 +410,15 @@ def test_bound_call_on_a_closed_model_is_refused(x):
 def test_bound_call_follows_new_constants(mlp, x):
     bound = mlp.bind([x])
     before = bound().tobytes()
-    mlp.update_constants({"b.bias": np.full(12, 9, "f")})
+    mlp.weights.update_constants({"b.bias": np.full(12, 9, "f")})
     assert bound().tobytes() != before
     assert bound().tobytes() == mlp(x).tobytes()
 
 
 def test_bound_call_by_two_threads_at_once_is_refused(synthetic):
     from aoti_executor import Container
+    from aoti_executor.arrays import view
     from aoti_executor.native import CALL_BUSY
-    from aoti_executor.views import view
 
     with Container(synthetic(SLEEPS=100000), num_models=2) as container:
         frame = container.bind([view(np.zeros(4))], [None])
@@ -512,12 +512,12 @@ def test_weights_given_by_path_by_bytes_and_by_name(tmp_path, x):
     alone = tmp_path / "alone.so"
     shutil.copy(PLUGINS / "mlp_blob.so", alone)
     with open_model(PLUGINS / "mlp.so") as model:
-        values = model.read_constants()
+        values = model.weights.read_constants()
         expected = model(x).tobytes()
     with open_model(alone) as model:
         with pytest.raises(InvalidState, match="there is no value for"):
             model(x)
-        model.update_constants(values)
+        model.weights.update_constants(values)
         assert model(x).tobytes() == expected
     for weights in (BLOB, str(BLOB), BLOB.read_bytes(), values):
         with open_model(alone, weights=weights) as model:
@@ -692,7 +692,7 @@ def test_closed_model_refuses(x):
     with pytest.raises(InvalidState, match="closed"):
         model(x)
     with pytest.raises(InvalidState):
-        model.swap()
+        model.weights.swap()
 
 
 def test_unsupported_option_is_a_type_error():

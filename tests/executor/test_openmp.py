@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aoti_abi.container_api import CONTAINER_API
 from aoti_abi.errors import InvalidArgument, NotSupported
-from aoti_abi.versions import parse_version
 from aoti_executor import Model
-from aoti_executor.openmp import SAFE_TEAM, hold_teams, needs_limit, team_limit_from_source
+from aoti_executor.openmp import hold_teams
+from aoti_inspect.facts.openmp import SAFE_TEAM
 from aoti_inspect.facts.plugin import read_plugin
 from aoti_loader import load
 
@@ -66,54 +65,13 @@ def test_number_of_threads_is_checked(threads):
         Model(MLP, host="builtin", warn=False, threads=threads)
 
 
-def test_plugin_without_openmp_code_needs_no_limit():
-    facts = read_plugin(str(MLP))
-    assert not needs_limit(facts)
-    assert hold_teams(facts, None, None, nothing) is None
-
-
-def test_plugins_of_before_2_12_fix_their_teams_themselves():
-    facts = read_plugin(str(TEAM))
-    assert needs_limit(facts)
-    exports = facts.elf.exports
-    names = tuple(name for name in exports.container if parse_version(CONTAINER_API[name].since) <= (2, 8))
-    old = exports._replace(container=names)
-    assert not needs_limit(facts._replace(elf=facts.elf._replace(exports=old)))
-
-
-KERNEL = b"""
-    #pragma omp parallel
-    {
-        int tid = omp_get_thread_num();
-        float tmp_acc0_arr[16];
-        for (int tid = 0; tid < 16; tid++) tmp_acc0_arr[tid] = 0;
-        float other_arr[48];
-"""
-
-
-@pytest.mark.parametrize(
-    ("sources", "limit"),
-    [
-        ([], None),
-        ([b"int main() {}"], None),
-        ([b"#pragma omp parallel num_threads(4)\n float tmp_acc0_arr[4];"], None),
-        ([KERNEL], 16),
-        ([b"#pragma omp parallel\n out[i] = in[i];"], 0),
-        ([b"    #pragma omp parallel\n constexpr int64_t num_threads = 8;"], 8),
-        ([b"#pragma omp parallel\n int64_t num_thread = 6;"], 6),
-        ([b"int main() {}", KERNEL, b"#pragma omp parallel\n float a_arr[12];"], 12),
-    ],
-)
-def test_source_tells_how_many_threads_there_is_room_for(sources, limit):
-    assert team_limit_from_source(sources) == limit
-
-
-def test_limit_from_the_source_is_used():
+def test_known_teams_are_held_to_and_the_user_has_the_last_word():
     with load(TEAM, host="builtin", warn=False) as plugin:
         facts, binding = plugin.facts, plugin.binding
-        assert hold_teams(facts, None, 16, binding).max_threads == 16
-        assert hold_teams(facts, None, 0, nothing) is None
-        assert hold_teams(facts, 3, 16, binding).max_threads == 3
+        assert hold_teams(facts, None, binding).max_threads == SAFE_TEAM
+        assert hold_teams(facts._replace(openmp_team=16), None, binding).max_threads == 16
+        assert hold_teams(facts._replace(openmp_team=None), None, nothing) is None
+        assert hold_teams(facts, 3, binding).max_threads == 3
 
 
 def nothing(symbol):
@@ -122,8 +80,8 @@ def nothing(symbol):
 
 def test_teams_that_cannot_be_limited_are_refused():
     facts = read_plugin(str(TEAM))
-    for threads, source in ((None, None), (1, None), (None, 8)):
+    for threads in (None, 1, 8):
         with pytest.raises(NotSupported, match="OpenMP teams"):
-            hold_teams(facts, threads, source, nothing)
+            hold_teams(facts, threads, nothing)
     with pytest.raises(NotSupported, match="omp_get_max_threads"):
-        hold_teams(facts, None, None, lambda _: ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value)
+        hold_teams(facts, None, lambda _: ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value)

@@ -12,8 +12,9 @@ import pytest
 from aoti_abi.codes import DTYPES_BY_NAME
 from aoti_abi.errors import InvalidArgument, NotSupported
 from aoti_executor import Container, Tensor
+from aoti_executor.arrays import view
 from aoti_executor.dlpack import import_dlpack
-from aoti_executor.views import View, allocate, view
+from aoti_executor.views import View, allocate
 
 #: Neither numpy nor this ml_dtypes has them.
 WITHOUT_ARRAYS = [

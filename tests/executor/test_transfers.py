@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from aoti_abi.codes import parse_device
 from aoti_abi.errors import InvalidArgument
-from aoti_executor.transfers import parse_device
 
 FAKE = Path(__file__).resolve().parents[1] / "native" / "fake_device.c"
 PLUGIN = Path(__file__).with_name("sources") / "plugin.c"
@@ -18,7 +18,7 @@ PRELUDE = """
 import ctypes, sys
 import numpy as np
 from aoti_executor.container import Container
-from aoti_executor.views import view
+from aoti_executor.arrays import view
 from aoti_loader import load
 
 plugin = load(sys.argv[1], host="builtin", warn=False)

@@ -15,7 +15,8 @@ from hypothesis.extra import numpy as hnp
 
 from aoti_abi.codes import DTYPES, DTYPES_BY_NAME
 from aoti_abi.errors import InvalidArgument
-from aoti_executor.views import View, allocate, contiguous, copy_elements, is_tensor, packed, span, view
+from aoti_executor.arrays import is_tensor, view
+from aoti_executor.views import View, allocate, contiguous, copy_elements, packed, span
 
 NUMPY_TYPES = [dtype.numpy for dtype in DTYPES.values() if dtype.numpy]
 

@@ -44,7 +44,7 @@ def run_one(folder: str, name: str) -> dict[str, object]:
     worst = max(float(np.abs(a - b).max()) for a, b in zip(outputs, expected, strict=True))
     shapes = [list(output.shape) for output in outputs]
     device = results[0].device
-    constants = len(model.constants)
+    constants = len(model.weights.constants)
     fallbacks = sorted({warning.feature for warning in model.plugin.fallbacks})
     times = []
     on_device = [model.upload(value) for value in inputs]

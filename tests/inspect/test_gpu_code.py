@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from aoti_inspect.elf.image import ElfImage
-from aoti_inspect.facts.gpu_code import MAX_IMAGES, find_gpu_code, uses_cuda
+from aoti_inspect.facts.gpu_code import MAX_IMAGES, find_gpu_code
+from aoti_inspect.facts.imports import Imports
 from aoti_inspect.facts.plugin import read_plugin
 from aoti_inspect.facts.records import GpuImage
 
@@ -54,7 +55,7 @@ CALLS_CUDA = "extern int cuModuleLoadData(void *, const void *); void *keep = (v
 
 def find(path: str) -> tuple[GpuImage, ...]:
     image = ElfImage(Path(path).read_bytes(), path)
-    return find_gpu_code(image, image.facts())
+    return find_gpu_code(image, Imports(image.facts()))
 
 
 @pytest.mark.parametrize("architecture", [80, 90, 100, 103, 120])
@@ -129,7 +130,7 @@ def test_a_broken_entry_in_a_fatbin_is_noted(compile_library: Callable[..., str]
     struct.pack_into("<I", data, second + 4, 3)
     path = compile_library(CALLS_CUDA + kernel("k", bytes(data)))
     image = ElfImage(Path(path).read_bytes(), path)
-    assert [item.architecture for item in find_gpu_code(image, image.facts())] == [80]
+    assert [item.architecture for item in find_gpu_code(image, Imports(image.facts()))] == [80]
     assert any("broken entry" in sentence for sentence in image.anomalies)
 
 
@@ -137,7 +138,7 @@ def test_many_pieces_of_code_are_bounded(compile_library: Callable[..., str]):
     data = fatbin(*[(1, 80, b"", (8, 0))] * (MAX_IMAGES + 10))
     path = compile_library(CALLS_CUDA + kernel("k", data))
     image = ElfImage(Path(path).read_bytes(), path)
-    assert len(find_gpu_code(image, image.facts())) == MAX_IMAGES
+    assert len(find_gpu_code(image, Imports(image.facts()))) == MAX_IMAGES
     assert any("the rest is not listed" in sentence for sentence in image.anomalies)
 
 
@@ -148,21 +149,11 @@ def test_a_search_that_finds_only_lookalikes_is_given_up(compile_library: Callab
     filler = f'__asm__(".section .rodata\\n.rept 65536\\n{body}.endr\\n");\n'
     path = compile_library(CALLS_CUDA + filler)
     image = ElfImage(Path(path).read_bytes(), path)
-    facts = image.facts()
+    imports = Imports(image.facts())
     begin = time.monotonic()
-    assert find_gpu_code(image, facts) == ()
+    assert find_gpu_code(image, imports) == ()
     assert time.monotonic() - begin < 20
     assert any("the search was given up" in sentence for sentence in image.anomalies)
-
-
-def test_uses_cuda(elf_writer):
-    def facts(**parts: object):
-        return ElfImage(elf_writer(**parts).build(), "test.so").facts()
-
-    assert uses_cuda(facts(needed=["libcuda.so.1"]))
-    assert uses_cuda(facts(undefined=["cudaMalloc"]))
-    assert uses_cuda(facts(undefined=["cuLaunchKernel"]))
-    assert not uses_cuda(facts(undefined=["curl_easy_init", "cumsum", "aoti_torch_device_type_cuda"]))
 
 
 def test_cpu_plugins_have_none(plugins: Path):

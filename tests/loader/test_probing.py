@@ -129,7 +129,7 @@ def test_processes_that_a_plugin_leaves_behind_are_ended(
 def test_what_a_plugin_prints_is_no_answer(plugin: Callable[..., str]) -> None:
     found = aoti_loader.probe(plugin("-DCREATE_PRINTS"))
     assert found.outcome == "loads"
-    assert found.inputs == ("0", "1")
+    assert found.inputs == ("input0", "input1")
     assert "outcome" in found.stderr
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aoti_inspect.artifacts.anomaly import Anomaly
     from aoti_inspect.artifacts.mapped import Source
     from aoti_inspect.artifacts.weights import Location
+    from aoti_inspect.facts.inputs import InputSpec
 
     Kind = Literal["plugin", "pt2", "exported program", "pte", "ptd", "zip", "folder"]
 
@@ -69,6 +70,7 @@ class Delegate(NamedTuple):
         compile_specs: its options, in order.
         payload: decoded; None for a delegate that is not AOTInductor's.
         calls: the arguments of each call to it, in the order of execution; usually one call.
+        inputs: what the method says of the plugin's inputs; empty where it can't be told.
     """
 
     number: int
@@ -76,6 +78,7 @@ class Delegate(NamedTuple):
     compile_specs: tuple[tuple[str, bytes], ...]
     payload: Payload | None
     calls: tuple[tuple[Argument, ...], ...]
+    inputs: tuple[InputSpec, ...] = ()
 
 
 class Plugin:

@@ -10,6 +10,7 @@ from aoti_abi.payload import MAGIC_PREFIX, parse_payload
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.artifact import Artifact, Delegate, Model, Plugin
+from aoti_inspect.artifacts.declared_inputs import declared_inputs
 from aoti_inspect.artifacts.ptd import named_blob, read_tensor_file
 from aoti_inspect.artifacts.pte_method import read_method
 from aoti_inspect.artifacts.segments import program_container, read_segments
@@ -181,7 +182,8 @@ def _aoti_payload(program: _Program, record: DelegateRecord, data: memoryview) -
 
 def _plugins(program: _Program, method: Method, number: int, payload: Payload) -> list[Plugin]:
     record = method.delegates[number]
-    delegate = Delegate(number, record.id, record.compile_specs, payload, record.calls)
+    inputs = declared_inputs(method.inputs, record.calls)
+    delegate = Delegate(number, record.id, record.compile_specs, payload, record.calls, inputs)
     weights = _weights(program, payload)
     label = method.name if len(method.delegates) == 1 else f"{method.name}[{number}]"
     plugins = []

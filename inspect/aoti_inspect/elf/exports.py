@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import islice
 
 from aoti_abi.records import TYPE_CHECKING
+from aoti_abi.symbols import SHIM_PREFIXES
 from aoti_inspect.elf import format as elf
 from aoti_inspect.elf.records import ExportSummary
 from aoti_inspect.elf.symbols import NOT_LOCAL, both
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from aoti_inspect.elf.symbols import Columns
 
 _CONTAINER = (b"AOTInductor",)
-_SHIMS = (b"aoti_torch_", b"torch_")
+_SHIMS = tuple(map(str.encode, SHIM_PREFIXES))
 #: Vtables, VTT, typeinfo and its name, guard variables, construction vtables, transaction clones.
 _SPECIAL = (b"", b"TV", b"TT", b"TI", b"TS", b"GV", b"TC", b"GTt", b"GR", b"Z", b"GVZ")
 #: ``std`` and its abbreviations (allocator, string, basic_string, iostreams).

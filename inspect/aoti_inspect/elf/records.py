@@ -95,7 +95,7 @@ class ExportSummary(NamedTuple):
     Attributes:
         total: defined, not local.
         container: the ``AOTInductor*`` names, sorted.
-        shims: the ``aoti_torch_*`` and ``torch_*`` names that the file itself defines, sorted.
+        shims: the names of the host API that the file itself defines, sorted.
         std: how many belong to the C++ standard library or runtime (``_ZNSt``, ``_ZSt``, ``__cxa_``, ...).
         std_strong: those of ``std`` that are not weak: an inlined template is weak, a runtime's copy is not.
         std_examples: up to five of ``std_strong``, else of ``std``.

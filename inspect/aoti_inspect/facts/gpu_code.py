@@ -16,14 +16,13 @@ from itertools import islice
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf.format import EM_CUDA, MAGIC
 from aoti_inspect.facts.records import GpuImage
-from aoti_inspect.facts.symbol_families import family
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.elf.image import ElfImage
-    from aoti_inspect.elf.records import ElfFacts
+    from aoti_inspect.facts.imports import Imports
 
 #: Images that are listed; a plugin has one for each kernel.
 MAX_IMAGES = 4096
@@ -44,17 +43,16 @@ _ELF64 = struct.Struct("<HHIQQQIHHHHHH")
 #: The identification's ABI version from which on e_flags have the architecture one byte higher.
 _ABI_V2 = 8
 _FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
-_CUDA_LIBRARIES = ("libcuda.so", "libcudart.so", "libnvrtc.so")
 _START = b"_start\0"
 _PTX_HEAD = 4096
 _CUBIN = b".cubin\0"
 _LONGEST_PATH = 4096
 
 
-def find_gpu_code(image: ElfImage, facts: ElfFacts) -> tuple[GpuImage, ...]:
+def find_gpu_code(image: ElfImage, imports: Imports) -> tuple[GpuImage, ...]:
     """List the GPU code, each piece once, in the file's order; at most `MAX_IMAGES`."""
     found: dict[int, GpuImage] = {}
-    cuda = uses_cuda(facts)
+    cuda = imports.uses_cuda
     for offset, size in _places(image, kernels=cuda):
         for item in _read(image, offset, size):
             found.setdefault(item.offset, item)
@@ -69,13 +67,13 @@ def find_gpu_code(image: ElfImage, facts: ElfFacts) -> tuple[GpuImage, ...]:
     return tuple(found[key] for key in sorted(found))
 
 
-def find_cubin_paths(image: ElfImage, facts: ElfFacts) -> tuple[str, ...]:
+def find_cubin_paths(image: ElfImage, imports: Imports) -> tuple[str, ...]:
     """List the names of cubins in the read-only bytes of a plugin that loads them by path (cuModuleLoad).
 
     Inductor's wrapper has the path of each kernel as it was where the model was compiled; with a directory
     for cubins its last part counts.
     """
-    if not any(symbol.name == "cuModuleLoad" for symbol in facts.undefined):
+    if not imports.has("cuModuleLoad"):
         return ()
     found: dict[str, None] = {}
     budget = MAX_SEARCH
@@ -93,13 +91,6 @@ def find_cubin_paths(image: ElfImage, facts: ElfFacts) -> tuple[str, ...]:
             found[decode(path)] = None
             at = image.source.find(_CUBIN, at + 1, end)
     return tuple(found)
-
-
-def uses_cuda(facts: ElfFacts) -> bool:
-    """Whether the file asks for CUDA's driver or runtime, by library or by symbol."""
-    if any(name.startswith(_CUDA_LIBRARIES) for name in facts.needed):
-        return True
-    return any(family(symbol.name) in ("cuda-runtime", "cuda-driver") for symbol in facts.undefined)
 
 
 def _places(image: ElfImage, *, kernels: bool) -> Iterator[tuple[int, int]]:

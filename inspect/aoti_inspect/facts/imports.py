@@ -1,55 +1,143 @@
-"""A plugin's undefined symbols by family, computed once for all rules."""
+"""What a plugin asks of others: its undefined symbols, by family, and the libraries that it names."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
+from aoti_abi.symbols import PROXY_EXECUTOR as PROXY_EXECUTOR  # noqa: PLC0414 - re-exported
+from aoti_abi.torch_host import NEEDED_NAMES
 from aoti_inspect.facts.symbol_families import LIBC_OWN, family
 
 if TYPE_CHECKING:
-    from aoti_inspect.elf.records import Symbol
+    from aoti_inspect.elf.records import ElfFacts, Symbol
     from aoti_inspect.facts.records import PluginFacts
     from aoti_inspect.facts.symbol_families import Family
 
-#: The host's function that runs operators which have no C function of their own.
-PROXY_EXECUTOR = "aoti_torch_proxy_executor_call_function"
+_CUDA_LIBRARIES = ("libcuda.so", "libcudart.so", "libnvrtc.so")
+#: Functions that the wrapper of a model calls only if it was compiled for CUDA.
+_CUDA_PROOF = ("cuLaunchKernel", "cudaMalloc", "aoti_torch_create_cuda_stream_guard")
 
-_last: tuple[tuple[Symbol, ...] | None, dict[Family, list[Symbol]]] = (None, {})
+
+class Imports:
+    """A plugin's undefined symbols and needed libraries, sorted once.
+
+    The dynamic linker leaves a weak symbol at zero if nothing defines it, so most questions are about the
+    others, the strong ones; only `uses_cuda` and `has` count weak symbols in.
+
+    Args:
+        elf: the file.
+
+    Attributes:
+        needed: the DT_NEEDED entries.
+        libtorch: those of them that are LibTorch's libraries, whatever folder they name.
+        required: the strong symbols in the file's order, without those that every library has (``_DYNAMIC``).
+        uses_cuda: whether the file names a CUDA library or any of CUDA's functions.
+    """
+
+    __slots__ = ("_families", "_names", "libtorch", "needed", "required", "uses_cuda")
+
+    def __init__(self, elf: ElfFacts) -> None:
+        self.needed = elf.needed
+        self.libtorch = tuple(entry for entry in elf.needed if _base_name(entry) in NEEDED_NAMES)
+        families: dict[Family, list[Symbol]] = {}
+        weak: set[Family] = set()
+        required: list[Symbol] = []
+        for symbol in elf.undefined:
+            kind = family(symbol.name)
+            if symbol.binding != "weak":
+                families.setdefault(kind, []).append(symbol)
+                if kind != "toolchain":
+                    required.append(symbol)
+            else:
+                weak.add(kind)
+        self.required = tuple(required)
+        self._families = families
+        self._names = frozenset(symbol.name for symbol in elf.undefined)
+        self.uses_cuda = (
+            bool(self.needs_library(*_CUDA_LIBRARIES))
+            or not weak.isdisjoint(("cuda-runtime", "cuda-driver"))
+            or "cuda-runtime" in families
+            or "cuda-driver" in families
+        )
+
+    def by_family(self) -> dict[Family, list[Symbol]]:
+        """Return the strong symbols of each family that has any, in the file's order."""
+        return self._families
+
+    def of(self, *families: Family) -> list[Symbol]:
+        """Return the strong symbols of some families, in the file's order within each."""
+        return [symbol for kind in families for symbol in self._families.get(kind, ())]
+
+    def names(self, *families: Family) -> list[str]:
+        """Return the names of the strong symbols of some families, sorted, each once."""
+        return sorted({symbol.name for symbol in self.of(*families)})
+
+    def unversioned(self, *families: Family) -> list[str]:
+        """Return the names of `of` that carry no version, so that no library is bound to provide them.
+
+        A symbol with a version comes from the library that DT_VERNEED names; one without comes from
+        the host, or from whatever library has it.
+        """
+        return [symbol.name for symbol in self.of(*families) if symbol.version is None]
+
+    def has(self, name: str) -> bool:
+        """Whether the file has this undefined symbol, weak or not."""
+        return name in self._names
+
+    def needs_library(self, *prefixes: str) -> list[str]:
+        """Return the DT_NEEDED entries whose file name starts with one of ``prefixes``, in any folder."""
+        return [entry for entry in self.needed if _base_name(entry).startswith(prefixes)]
+
+    @property
+    def needs_libtorch(self) -> bool:
+        """Whether DT_NEEDED names one of LibTorch's libraries."""
+        return bool(self.libtorch)
+
+    @property
+    def proxy_executor(self) -> bool:
+        """Whether the plugin runs operators through the host's dispatcher."""
+        return PROXY_EXECUTOR in self._names
+
+    @property
+    def cuda_calls(self) -> list[str]:
+        """The functions that a plugin calls only if it was compiled for CUDA, sorted."""
+        return sorted(name for name in _CUDA_PROOF if name in self._names)
+
+    @property
+    def cxx_runtime(self) -> list[str]:
+        """What the plugin needs of a C++ runtime, sorted: not the unwinder's, not the C library's."""
+        return sorted(
+            {
+                symbol.name
+                for symbol in self.of("c++", "libc++")
+                if not symbol.name.startswith("_Unwind_")
+                and symbol.name not in LIBC_OWN
+                and (symbol.library is None or symbol.library.startswith(("libstdc++", "libc++")))
+            }
+        )
+
+
+def _base_name(entry: str) -> str:
+    return entry.rpartition("/")[2]
 
 
 def by_family(plugin: PluginFacts) -> dict[Family, list[Symbol]]:
-    """Return the undefined symbols that something must define: weak ones may stay open and are left out."""
-    global _last  # noqa: PLW0603 - every rule asks about the same plugin; the last answer is enough
-    undefined = plugin.elf.undefined
-    if _last[0] is not undefined:
-        families: dict[Family, list[Symbol]] = {}
-        for symbol in undefined:
-            if symbol.binding != "weak":
-                families.setdefault(family(symbol.name), []).append(symbol)
-        _last = (undefined, families)
-    return _last[1]
+    """Return `Imports.by_family` of a plugin."""
+    return plugin.imports.by_family()
 
 
 def names(plugin: PluginFacts, which: Family) -> list[str]:
-    """Return the names of one family, sorted."""
-    return sorted({symbol.name for symbol in by_family(plugin).get(which, ())})
+    """Return `Imports.names` of one family."""
+    return plugin.imports.names(which)
 
 
 def cxx_runtime_imports(plugin: PluginFacts) -> list[str]:
-    """Return what a plugin needs of a C++ runtime, sorted: not the unwinder's, not the C library's."""
-    families = by_family(plugin)
-    found = set()
-    for symbol in (*families.get("c++", ()), *families.get("libc++", ())):
-        if symbol.name.startswith("_Unwind_") or symbol.name in LIBC_OWN:
-            continue
-        if symbol.library is not None and not symbol.library.startswith(("libstdc++", "libc++")):
-            continue
-        found.add(symbol.name)
-    return sorted(found)
+    """Return `Imports.cxx_runtime` of a plugin."""
+    return plugin.imports.cxx_runtime
 
 
 def needs_library(plugin: PluginFacts, *prefixes: str) -> list[str]:
-    """Return the DT_NEEDED entries that start with one of ``prefixes``, whatever folder they name."""
-    return [entry for entry in plugin.elf.needed if entry.rpartition("/")[2].startswith(prefixes)]
+    """Return `Imports.needs_library` of a plugin."""
+    return plugin.imports.needs_library(*prefixes)
 
 
 def is_plugin(plugin: PluginFacts) -> bool:

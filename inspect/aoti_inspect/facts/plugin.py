@@ -9,15 +9,22 @@ from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf.read import open_elf, open_regular
 from aoti_inspect.facts.cxx_runtime import find_cxx_runtime
 from aoti_inspect.facts.gpu_code import find_cubin_paths, find_gpu_code
+from aoti_inspect.facts.imports import Imports
+from aoti_inspect.facts.inputs import find_inputs
+from aoti_inspect.facts.openmp import find_safe_team
 from aoti_inspect.facts.records import PluginFacts
 from aoti_inspect.facts.weights import find_weights
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aoti_inspect.elf.image import ElfImage
+    from aoti_inspect.facts.inputs import InputSpec
 
 #: What Inductor calls the metadata of ``STEM.so``: beside ``aot_compile``'s result, and for the wrapper.
 _SIDECARS = ("_metadata.json", ".wrapper_metadata.json")
 _MAX_SIDECAR = 1 << 20
+_MAX_SOURCE = 64 << 20
 
 
 def read_plugin(path: str) -> PluginFacts:
@@ -27,24 +34,33 @@ def read_plugin(path: str) -> PluginFacts:
         AotiError: as `open_elf` and `ElfImage.facts`.
     """
     with open_elf(path) as image:
-        return plugin_facts(image, metadata=_read_sidecar(image, path))
+        return plugin_facts(image, metadata=_read_sidecar(image, path), sources=_read_source(path))
 
 
-def plugin_facts(image: ElfImage, *, metadata: dict[str, str] | None) -> PluginFacts:
+def plugin_facts(
+    image: ElfImage,
+    *,
+    metadata: dict[str, str] | None,
+    sources: Iterable[bytes] = (),
+    inputs: tuple[InputSpec, ...] = (),
+) -> PluginFacts:
     """Collect everything about the plugin behind an open image.
 
     Args:
         image: the file.
         metadata: what Inductor's metadata JSON says; None if there is none.
+        sources: the C++ that Inductor generated for it, if that is there.
+        inputs: what the program that calls it says of its inputs; empty if nothing does.
 
     Raises:
         AotiError: as `ElfImage.facts`.
     """
     elf = image.facts()
     weights = find_weights(image)
-    gpu = find_gpu_code(image, elf)
+    imports = Imports(elf)
+    gpu = find_gpu_code(image, imports)
     runtime, static = find_cxx_runtime(image, elf)
-    return PluginFacts(
+    facts = PluginFacts(
         name=image.name,
         # What was noted since belongs to the file as well.
         elf=elf._replace(anomalies=image.anomalies),
@@ -53,8 +69,12 @@ def plugin_facts(image: ElfImage, *, metadata: dict[str, str] | None) -> PluginF
         cxx_runtime=runtime,
         cxx_runtime_static=static,
         metadata=metadata,
-        cubin_paths=() if gpu else find_cubin_paths(image, elf),
+        cubin_paths=() if gpu else find_cubin_paths(image, imports),
+        inputs=inputs or find_inputs(image, weights, sources),
+        openmp_team=find_safe_team(elf, sources),
     )
+    facts.remember(imports)
+    return facts
 
 
 def parse_metadata(raw: bytes) -> dict[str, str] | str:
@@ -74,6 +94,16 @@ def parse_metadata(raw: bytes) -> dict[str, str] | str:
         return f"is not JSON: {error}"
     except RecursionError as error:
         return f"nests too deeply: {error}"
+
+
+def _read_source(path: str) -> tuple[bytes, ...]:
+    """Return the wrapper's C++ beside a plugin; it only adds to what is known, so no error matters."""
+    try:
+        with open(open_regular(os.path.splitext(path)[0] + ".cpp"), "rb") as stream:
+            text = stream.read(_MAX_SOURCE + 1)
+    except (AotiError, OSError):
+        return ()
+    return (text,) if len(text) <= _MAX_SOURCE else ()
 
 
 def _read_sidecar(image: ElfImage, path: str) -> dict[str, str] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import parse_version
-from aoti_inspect.facts import imports
 from aoti_inspect.facts.target import ISA_FLAGS, ISA_IMPLIES
 
 if TYPE_CHECKING:
@@ -39,9 +38,21 @@ def not_a_library(elf: ElfFacts) -> str | None:
 
 
 def cuda_calls(plugin: PluginFacts) -> list[str]:
-    """Return the functions that a plugin calls only if it was compiled for CUDA, sorted."""
-    proof = ("cuLaunchKernel", "cudaMalloc", "aoti_torch_create_cuda_stream_guard")
-    return sorted(symbol.name for symbol in plugin.elf.undefined if symbol.name in proof)
+    """Return `Imports.cuda_calls` of a plugin."""
+    return plugin.imports.cuda_calls
+
+
+def compiled_for(plugin: PluginFacts) -> str:
+    """Return the device that a plugin was compiled for: as its metadata say, else told from what it calls."""
+    key = (plugin.metadata or {}).get("AOTI_DEVICE_KEY")
+    if key:
+        return key
+    # A library in DT_NEEDED alone proves nothing: a CPU model may be linked against a CUDA build of PyTorch.
+    shims = ("aoti_torch_cuda_", "aoti_torch_create_cuda")
+    calls = plugin.imports.of("cuda-runtime", "cuda-driver") or any(
+        symbol.name.startswith(shims) for symbol in plugin.imports.of("shim")
+    )
+    return "cuda" if calls or plugin.gpu else "cpu"
 
 
 def wants_executable_stack(elf: ElfFacts) -> bool:
@@ -82,7 +93,7 @@ def used_isa(plugin: PluginFacts) -> list[str]:
         return [name for name in recorded if name in ISA_FLAGS]
     if plugin.elf.header.machine_name != "x86_64":
         return []
-    proven = sleef_isa(imports.names(plugin, "sleef"))
+    proven = sleef_isa(plugin.imports.names("sleef"))
     return [proven] if proven else []
 
 

@@ -6,11 +6,13 @@ Named tuples, as in `aoti_inspect.elf.records`. Offsets and sizes are bytes.
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
+from aoti_inspect.facts.imports import Imports
 
 if TYPE_CHECKING:
     from typing import Literal
 
     from aoti_inspect.elf.records import ElfFacts
+    from aoti_inspect.facts.inputs import InputSpec
 
 
 class GpuImage(NamedTuple):
@@ -55,7 +57,20 @@ class Weights(NamedTuple):
     mutable: bool | None
 
 
-class PluginFacts(NamedTuple):
+class _PluginFields(NamedTuple):
+    name: str
+    elf: ElfFacts
+    gpu: tuple[GpuImage, ...]
+    weights: Weights
+    cxx_runtime: Literal["libstdc++", "libc++"] | None
+    cxx_runtime_static: bool
+    metadata: dict[str, str] | None
+    cubin_paths: tuple[str, ...] = ()
+    inputs: tuple[InputSpec, ...] = ()
+    openmp_team: int | None = None
+
+
+class PluginFacts(_PluginFields):
     """Everything about one plugin that the rules look at.
 
     Attributes:
@@ -67,13 +82,25 @@ class PluginFacts(NamedTuple):
         cxx_runtime_static: True if it carries that library in itself.
         metadata: the sidecar JSON that Inductor writes (``AOTI_DEVICE_KEY``, ...); None if there is none.
         cubin_paths: files with GPU code that it opens by name, if it has none in itself; in the file's order.
+        inputs: what is known of its inputs, up to the last of which anything is.
+        openmp_team: the largest OpenMP team that is known to be safe; None for no limit.
     """
 
-    name: str
-    elf: ElfFacts
-    gpu: tuple[GpuImage, ...]
-    weights: Weights
-    cxx_runtime: Literal["libstdc++", "libc++"] | None
-    cxx_runtime_static: bool
-    metadata: dict[str, str] | None
-    cubin_paths: tuple[str, ...] = ()
+    @property
+    def imports(self) -> Imports:
+        """What the plugin asks of others, by family: built from ``elf`` when it is first asked for.
+
+        It is no field, so that a copy with another ``elf`` (``_replace``) never has the old one's.
+        """
+        found: Imports | None = self.__dict__.get("imports")
+        if found is None:
+            found = self.__dict__["imports"] = Imports(self.elf)
+        return found
+
+    def remember(self, imports: Imports) -> None:
+        """Keep what was built from this plugin's ``elf`` already."""
+        self.__dict__["imports"] = imports
+
+    def __reduce__(self) -> tuple[type[PluginFacts], tuple[object, ...]]:
+        # What can be built again does not travel from a worker process.
+        return type(self), tuple(self)

@@ -8,6 +8,7 @@ themselves; this is for those without.
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
+from aoti_abi.symbols import SHIM_PREFIXES
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     ]
 
 
-#: Host API: the stable C functions of libtorch (torch/csrc/inductor/aoti_torch/c, torch/csrc/stable/c).
-_SHIM_PREFIXES = ("aoti_torch_", "aoti_record_function", "aoti_check_inf", "torch_")
 #: Weak references that every shared library has and nothing needs to define.
 _TOOLCHAIN = frozenset(
     {
@@ -57,7 +56,7 @@ def family(name: str) -> Family:
         return "toolchain"
     if name.startswith("_Z"):
         return _cxx_family(name[2:])
-    if name.startswith(_SHIM_PREFIXES):
+    if name.startswith(SHIM_PREFIXES):
         return "shim"
     if name.startswith("Sleef_"):
         return "sleef"

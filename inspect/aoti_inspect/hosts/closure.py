@@ -15,7 +15,6 @@ from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.elf.links import read_links
 from aoti_inspect.elf.read import open_elf
 from aoti_inspect.facts.predicates import refuses_its_stack
-from aoti_inspect.facts.symbol_families import family
 from aoti_inspect.hosts.judge import Judgement
 from aoti_inspect.hosts.library_search import LibrarySearch
 from aoti_inspect.wording import counted, listed
@@ -200,9 +199,7 @@ def _check_versions(found: Judgement, scope: Scope) -> None:
 
 
 def _check_symbols(found: Judgement, scope: Scope, host: str | None) -> None:
-    for symbol in found.plugin.elf.undefined:
-        if symbol.binding == "weak" or family(symbol.name) == "toolchain":
-            continue
+    for symbol in found.plugin.imports.required:
         library = scope.named(symbol.library) if symbol.library else None
         if library is not None and symbol.version in library.links.version_definitions:
             # A library that defines a version has every symbol of it: versions only ever grow new ones.
@@ -231,8 +228,8 @@ def _check_providers(found: Judgement, scope: Scope) -> None:
     """Point out symbols of the host API that two libraries define: load order decides between them."""
     providers: dict[tuple[str, ...], list[str]] = {}
     missing = set(found.missing)
-    for symbol in found.plugin.elf.undefined:
-        if symbol.name not in missing and family(symbol.name) == "shim":
+    for symbol in found.plugin.imports.of("shim"):
+        if symbol.name not in missing:
             paths = tuple(library.path for library in scope.libraries if library.defines(symbol.name))
             if len(paths) > 1:
                 providers.setdefault(paths, []).append(symbol.name)

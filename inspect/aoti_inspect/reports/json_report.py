@@ -139,4 +139,12 @@ def facts(plugin: PluginFacts) -> dict[str, Json]:
         "gpu": [image._asdict() for image in plugin.gpu],
         "metadata": plugin.metadata,
         "cubin_paths": plugin.cubin_paths,
+        "inputs": [
+            {
+                **spec._asdict(),
+                "sizes": None if spec.sizes is None else [extent._asdict() for extent in spec.sizes],
+            }
+            for spec in plugin.inputs
+        ],
+        "openmp_team": plugin.openmp_team,
     }

@@ -28,6 +28,8 @@ _OUTCOME_COLOR = {
 _LABEL_WIDTH = 11
 #: Symbols listed under a finding with ``-v``; all of them are in the JSON report.
 _SYMBOLS_SHOWN = 200
+#: Inputs named without ``-v``.
+_INPUTS_SHOWN = 4
 
 
 def painter(color: bool) -> Paint:
@@ -153,15 +155,18 @@ def _facts_rows(facts: PluginFacts, verbose: int) -> Iterator[tuple[str, str]]:
         parts = [device or "", f"instruction set {isa}" if isa else ""]
         yield "device", ", ".join(filter(None, parts))
     yield "exports", f"{len(elf.exports.container)} container functions, {elf.exports.total} symbols in all"
-    shims = sum(symbol.name.startswith(("aoti_torch_", "torch_")) for symbol in elf.undefined)
+    shims = len(facts.imports.of("shim"))
     yield "imports", f"{counted(shims, 'host shim')}, {len(elf.undefined)} symbols in all"
     yield "libraries", ", ".join(elf.needed) or "none named"
     floors = newest_versions(facts)
     if floors:
         yield "versions", ", ".join(floors)
+    yield from _inputs(facts, verbose)
     yield "weights", describe_weights(facts.weights)
     if facts.gpu:
         yield "gpu code", ", ".join(_gpu(facts))
+    if verbose and facts.openmp_team is not None:
+        yield "openmp", f"teams of up to {counted(facts.openmp_team, 'thread')} are safe"
     if verbose >= 2:
         yield "build id", elf.build_id or "none"
         yield "symbols", f"{elf.symbol_count} by {elf.symbol_count_source}"
@@ -169,6 +174,15 @@ def _facts_rows(facts: PluginFacts, verbose: int) -> Iterator[tuple[str, str]]:
             yield "flags", " ".join(elf.flags)
         for need in elf.version_needs:
             yield "", f"{need.library} {need.version}: {', '.join(need.symbols) or 'no symbol'}"
+
+
+def _inputs(facts: PluginFacts, verbose: int) -> Iterator[tuple[str, str]]:
+    """Yield what is known of the inputs: one row, with ``-v`` all of them."""
+    specs = list(map(str, facts.inputs))
+    shown = specs if verbose else specs[:_INPUTS_SHOWN]
+    if shown:
+        more = len(specs) - len(shown)
+        yield "inputs", ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def newest_versions(facts: PluginFacts) -> list[str]:

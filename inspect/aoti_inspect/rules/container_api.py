@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aoti_abi.container_api import REQUIRED, TORCH_2_1_ONLY
 from aoti_abi.records import TYPE_CHECKING
+from aoti_abi.symbols import CONTAINER as _C
 from aoti_inspect.facts import compiler
 from aoti_inspect.rules.registry import Report, rule
 from aoti_inspect.wording import counted, listed
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.rules.registry import Context
-
-_C = "AOTInductorModelContainer"
 
 #: Container functions that take a C++ map, and the one with a C array that replaces each.
 _C_REPLACEMENTS = {

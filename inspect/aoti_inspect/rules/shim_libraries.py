@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
-from aoti_abi.torch_host import NEEDED_NAMES
 from aoti_inspect.facts import imports
 from aoti_inspect.rules.registry import Report, rule
 from aoti_inspect.wording import counted, listed
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _libtorch(context: Context) -> list[str]:
-    return [name for name in context.plugin.elf.needed if name.rpartition("/")[2] in NEEDED_NAMES]
+    return list(context.plugin.imports.libtorch)
 
 
 @rule("AOTI310", "needs-libtorch", "info")
