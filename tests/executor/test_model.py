@@ -490,7 +490,7 @@ def test_package_with_a_blob(package, x, arrays):
 
 def test_package_source_tells_what_inputs_must_be(package, x):
     with open_model(package) as model:
-        assert str(model.inputs[0]) == "float32(8, 2..16)"
+        assert str(model.inputs[0]) == "float32(8, 1..16)"
         assert not model.plugin_checks
         for value, message in (
             (x.astype("d"), "is float64, the model takes float32"),
