@@ -12,7 +12,7 @@ PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 SOURCES := pyproject.toml $(shell find abi inspect loader executor native -type f -not -path '*/__pycache__/*')
 C_SOURCES := $(shell find native tests -type f -name '*.[ch]' -o -type f -name '*.cpp')
 
-.PHONY: demo test lint format bench wheel docs generate clean help
+.PHONY: demo test lint format bench wheel docs generate tables clean help
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -26,7 +26,7 @@ demo: $(VENV)/.core ## audit a real plugin, then run it without PyTorch
 	@$(BIN)/aoti-run $(PLUGIN) --input $(PLUGIN:.so=.npz) --bench 1000
 
 test: $(VENV)/.test ## run the tests
-	$(PYTEST) tests/abi tests/inspect tests/test_repository.py tests/test_behaviours.py
+	$(PYTEST) tests/abi tests/inspect tests/tools tests/test_repository.py tests/test_behaviours.py
 	$(PYTEST) tests/native
 	$(PYTEST) tests/loader tests/executor
 
@@ -35,6 +35,7 @@ lint: $(VENV)/.lint ## ruff, mypy --strict, import layers, clang-format
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run -Werror $(C_SOURCES)
 	$(BIN)/mypy
+	$(BIN)/mypy tools
 	PYTHONPATH=abi:inspect:loader:executor $(BIN)/lint-imports
 
 format: $(VENV)/.lint ## format the sources
@@ -47,11 +48,15 @@ bench: $(VENV)/.test ## measure, side by side with the peers
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/bench_artifacts.py
 	$(BIN)/python benchmarks/bench_run.py
 
-docs: $(VENV)/.core ## write the pages of the rules anew
+docs: $(VENV)/.core ## write the pages of the rules and the schema of the report anew
 	$(BIN)/python docs/generate_rules.py
+	$(BIN)/python docs/generate_schema.py
 
 generate: $(VENV)/.venv ## write the C sources that repeat tables of aoti_abi anew
 	$(BIN)/python native/generate.py
+
+tables: $(VENV)/.venv ## scan PyTorch's headers: all known versions, or TORCH=2.N; CHECK=1 compares
+	$(BIN)/python tools/scan_torch.py $(if $(CHECK),--check) $(TORCH)
 
 wheel: $(VENV)/.venv ## build the wheel into dist/
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

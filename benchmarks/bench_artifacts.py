@@ -58,8 +58,7 @@ int AOTInductorModelContainerRun(void *c, void **i, size_t a, void **o, size_t b
 LOADED = """
 import sys
 from aoti_inspect.artifacts.read import open_artifact
-from aoti_inspect.elf.source import FileSource
-from aoti_loader import load, load_source
+from aoti_loader import load
 def memory():
     with open("/proc/self/status") as f:
         status = dict(line.split(":", 1) for line in f)
@@ -69,11 +68,8 @@ def memory():
     return [int(value.split()[0]) for value in values]
 load(sys.argv[2], host="builtin", warn=False)
 before = memory()
-with open_artifact(sys.argv[1]) as artifact, open(sys.argv[1], "rb") as file:
-    entry = artifact.model("model").plugin
-    place = entry.location
-    source = FileSource(file.fileno(), place.size, start=place.offset, name=place.path)
-    plugin = load_source(source, entry.name, host="builtin", warn=False)
+with open_artifact(sys.argv[1]) as artifact:
+    plugin = load(artifact.model("model").plugin, host="builtin", warn=False)
     print(*(after - earlier for after, earlier in zip(memory(), before)))
 """
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def smallest_source() -> str:
 def native_libraries() -> Iterator[str]:
     """Yield the path of the built-in host's library: the installed one, else one built from the sources."""
     from aoti_abi.errors import NotFound
-    from aoti_loader.hosts import find_builtin
+    from aoti_loader.hosts.builtin import find as find_builtin
 
     try:
         path = find_builtin()
@@ -155,3 +156,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             "these suites need processes of their own: run `make test`, or name one of "
             "tests/abi tests/inspect, tests/native, tests/loader tests/executor"
         )
+
+
+#: The paths whose opening is recorded, each with the record; an audit hook can't be taken away again.
+_watched: dict[str, list[str]] = {}
+
+
+def _record(event: str, arguments: tuple) -> None:
+    if event == "open" and _watched:
+        path = os.fsdecode(arguments[0]) if isinstance(arguments[0], (str, bytes)) else ""
+        if path in _watched:
+            _watched[path].append(path)
+
+
+@pytest.fixture(scope="session")
+def opens_of() -> Callable[[str], AbstractContextManager[list[str]]]:
+    """Return a context manager that records each time that this process opens a path."""
+    sys.addaudithook(_record)
+
+    @contextmanager
+    def watch(path: str) -> Iterator[list[str]]:
+        _watched[path] = []
+        try:
+            yield _watched[path]
+        finally:
+            del _watched[path]
+
+    return watch

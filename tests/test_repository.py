@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-TOP_FOLDERS = ("abi", "inspect", "loader", "executor", "native", "tests", "benchmarks", "fixtures", "docs")
+TOP_FOLDERS = (
+    *("abi", "inspect", "loader", "executor", "native"),
+    *("tests", "benchmarks", "fixtures", "docs", "tools"),
+)
 
 
 @pytest.mark.parametrize("folder", TOP_FOLDERS)
@@ -34,7 +38,7 @@ def test_the_standard_library_works_from_the_root(arguments: list[str]) -> None:
 
 def test_scripts_shadow_no_standard_module() -> None:
     """A script's own folder comes first on the path: a benchmarks/inspect.py would break ``dataclasses``."""
-    folders = ("benchmarks", "docs", "fixtures", "native")
+    folders = ("benchmarks", "docs", "fixtures", "native", "tools")
     names = {path.stem for folder in folders for path in (ROOT / folder).rglob("*.py")}
     assert not names & set(sys.stdlib_module_names)
 
@@ -44,7 +48,25 @@ def test_every_package_is_typed() -> None:
         assert (ROOT / package / "py.typed").exists()
 
 
-def test_one_version_number() -> None:
-    from aoti_inspect.command.cli import VERSION
+def test_the_tables_alone_name_the_newest_versions() -> None:
+    """A number that is written anywhere else is out of date as soon as a version is added to the tables."""
+    from aoti_abi.hosts.executorch import RELEASES
+    from aoti_abi.versions import KNOWN_TORCH
 
-    assert f'version = "{VERSION}"' in (ROOT / "pyproject.toml").read_text()
+    torch, executorch = re.escape(KNOWN_TORCH[-1]), re.escape(RELEASES[-1])
+    number = re.compile(
+        rf"(?<![\w.-]){torch}(?!\d)|up to (?:ExecuTorch )?{executorch}(?![\d.])", re.IGNORECASE
+    )
+    tables = re.compile(r' *_f\("AOTInductor')  # the rows of container_api.py
+    skipped = {"tests", "fixtures", "benchmarks", "build", "dist", "evidence", "__pycache__"}
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for top in ROOT.iterdir()
+        if not top.name.startswith(".")
+        for path in (top.rglob("*") if top.is_dir() else [top])
+        if path.suffix in (".py", ".md", ".c", ".h", ".toml", ".json") or path.name == "Makefile"
+        if skipped.isdisjoint(path.relative_to(ROOT).parts)
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if number.search(line) and not tables.match(line)
+    ]
+    assert not found, "use aoti_abi.versions.KNOWN_TORCH, or say it without the number"

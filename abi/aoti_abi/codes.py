@@ -1,8 +1,8 @@
 """The integers that cross the C ABI: dtypes, devices, layouts, memory formats, constant types.
 
 The values are those of ``c10/core/ScalarType.h``, ``c10/core/DeviceType.h``, ``c10/core/Layout.h``,
-``c10/core/MemoryFormat.h`` and ``torch/csrc/inductor/aoti_runtime/constant_type.h``; none changed from
-PyTorch 2.2 to 2.14. A plugin asks its host for them (``aoti_torch_dtype_float32()``), so a host must answer
+``c10/core/MemoryFormat.h`` and ``torch/csrc/inductor/aoti_runtime/constant_type.h``; none changed since
+PyTorch 2.2. A plugin asks its host for them (``aoti_torch_dtype_float32()``), so a host must answer
 with exactly these: the built-in one's C tables are generated from here (``native/generate.py``).
 """
 

@@ -2,7 +2,8 @@
 
 PyTorch pastes ``torch/csrc/inductor/aoti_runtime/interface.cpp`` into every plugin, so the set of functions
 that a plugin exports tells which PyTorch compiled it (`compiled_by`). The table was read from the headers
-and the generator of PyTorch 2.2 to 2.14; no function changed its signature or went away in that range.
+and the generator of every version in `aoti_abi.versions.KNOWN_TORCH`; no function changed its signature or went
+away in that range. ``tools/scan_torch.py`` compares it with each new version.
 """
 
 from __future__ import annotations
@@ -68,9 +69,11 @@ _TABLE: tuple[ContainerFunction, ...] = (
     _f("AOTInductorModelContainerGetNumInputs", "2.2", "AOTInductorModelContainerHandle container_handle, size_t* ret_num_inputs"),
     _f("AOTInductorModelContainerGetNumOutputs", "2.2", "AOTInductorModelContainerHandle container_handle, size_t* ret_num_outputs"),
     _f("AOTInductorModelContainerGetOutputName", "2.2", "AOTInductorModelContainerHandle container_handle, size_t output_idx, const char** ret_output_names"),
+    _f("AOTInductorModelContainerGetStreamAffinityModelIndexForTesting", "2.15", "AOTInductorModelContainerHandle container_handle, AOTInductorStreamHandle stream_handle, int64_t* model_index"),
     _f("AOTInductorModelContainerRun", "2.2", "AOTInductorModelContainerHandle container_handle, AtenTensorHandle* input_handles, size_t num_inputs, AtenTensorHandle* output_handles, size_t num_outputs, AOTInductorStreamHandle stream_handle, AOTIProxyExecutorHandle proxy_executor_handle"),
     _f("AOTInductorModelContainerRunConstantFolding", "2.3", "AOTInductorModelContainerHandle container_handle, bool use_inactive, AOTInductorStreamHandle stream_handle, AOTIProxyExecutorHandle proxy_executor_handle"),
     _f("AOTInductorModelContainerRunSingleThreaded", "2.7", "AOTInductorModelContainerHandle container_handle, AtenTensorHandle* input_handles, size_t num_inputs, AtenTensorHandle* output_handles, size_t num_outputs, AOTInductorStreamHandle stream_handle, AOTIProxyExecutorHandle proxy_executor_handle"),
+    _f("AOTInductorModelContainerSetUseStreamAffinity", "2.15", "AOTInductorModelContainerHandle container_handle, bool use_stream_affinity"),
     _f("AOTInductorModelContainerSwapConstantBuffer", "2.3", "AOTInductorModelContainerHandle container_handle"),
     _f("AOTInductorModelContainerUpdateConstantBuffer", "2.3", "AOTInductorModelContainerHandle container_handle, AOTInductorConstantMapHandle constant_map_handle, bool use_inactive, bool validate_full_update", deprecated="2.13", cpp_abi=True),
     _f("AOTInductorModelContainerUpdateConstantBufferFromCpu", "2.13", "AOTInductorModelContainerHandle container_handle, AOTInductorConstantMapHandle constant_map_handle, bool use_inactive, bool validate_full_update", deprecated="2.13", cpp_abi=True),
@@ -90,6 +93,7 @@ _TABLE: tuple[ContainerFunction, ...] = (
     _f("AOTInductorModelUpdateConstantsFromBlob", "2.10", "AOTInductorModelContainerHandle container_handle, const uint8_t* weight_blob_ptr"),
     _f("AOTInductorModelUpdateConstantsMap", "2.2", "AOTInductorModelHandle model_handle, AOTInductorConstantMapHandle constant_map_handle", cpp_abi=True),
     _f("AOTInductorModelUpdateConstantsMapV2", "2.13", "AOTInductorModelHandle model_handle, const AOTInductorConstantMapEntry* pairs, int32_t num_pairs"),
+    _f("AOTInductorSetPinnedAsyncConstantsCopyCpuThreads", "2.15", "size_t threads"),
     _f("AOTInductorSetPinnedAsyncConstantsCopyStageBufferBytes", "2.14", "size_t bytes"),
     _f("AOTInductorSetUsePinnedAsyncConstantsCopy", "2.14", "bool enabled"),
 )

@@ -1,8 +1,9 @@
 """The host API: every ``aoti_torch_*`` and ``torch_*`` C function, by the PyTorch that exports it.
 
-Read from the headers of PyTorch 2.2 to 2.14 (``torch/csrc/inductor/aoti_torch/c``, ``.../generated`` and
-``torch/csrc/stable/c``); for 2.13 and 2.14 on Linux, what the headers declare is exactly what the libraries
-export. The names are read on first use (a third of a millisecond), the declarations only when asked for.
+``tools/scan_torch.py`` reads it from the headers of every version in `aoti_abi.versions.KNOWN_TORCH`
+(``torch/csrc/inductor/aoti_torch/c``, ``.../generated`` and ``torch/csrc/stable/c``). Where the libraries
+were compared, on Linux, what the headers declare is exactly what they export. The names are read on first
+use (a third of a millisecond), the declarations only when asked for.
 """
 
 from __future__ import annotations
@@ -12,10 +13,7 @@ from bisect import bisect_left
 from functools import lru_cache
 
 from aoti_abi.records import NamedTuple
-from aoti_abi.versions import KNOWN_TORCH, newest, parse_version
-
-_DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
-
+from aoti_abi.versions import DATA, KNOWN_TORCH, newest, parse_version
 
 #: Whose build of PyTorch exports a shim: every build ("common"), or the one for a device.
 DEVICES: tuple[str, ...] = ("common", "cpu", "cuda", "xpu", "mps")
@@ -48,15 +46,18 @@ class Shim(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _lines() -> list[bytes]:
-    with open(os.path.join(_DATA, "shims.tsv"), "rb") as stream:
-        return stream.read().splitlines()
+    return _table("shims.tsv")
 
 
 @lru_cache(maxsize=1)
 def _signature_lines() -> list[bytes]:
-    import gzip
+    return _table("signatures.tsv")
 
-    with gzip.open(os.path.join(_DATA, "signatures.tsv.gz"), "rb") as stream:
+
+def _table(name: str) -> list[bytes]:
+    """Return the lines of a table, sorted by name, without its first."""
+    with open(os.path.join(DATA, name), "rb") as stream:
+        stream.readline()
         return stream.read().splitlines()
 
 
@@ -73,14 +74,18 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(text.split(",")) if text else ()
 
 
+def _shim(fields: list[str]) -> Shim:
+    name, first, last, device, gaps, changed = fields
+    return Shim(name, first, last or KNOWN_TORCH[-1], device, _split(gaps), _split(changed))
+
+
 @lru_cache(maxsize=4096)
 def lookup(name: str) -> Shim | None:
-    """Return what is known of a shim, or None if no PyTorch from 2.2 to 2.14 exports that name."""
+    """Return what is known of a shim, or None if no PyTorch of `KNOWN_TORCH` exports that name."""
     fields = _find(_lines(), name)
     if fields is None:
         return None
-    _, first, last, device, gaps, changed = fields
-    return Shim(name, first, last, device, _split(gaps), _split(changed))
+    return _shim(fields)
 
 
 def available_in(name: str, version: str) -> bool:
@@ -109,11 +114,9 @@ def names_in(version: str, devices: tuple[str, ...] = ("common", "cpu")) -> froz
         raise ValueError(f"no table for PyTorch {version}; known: {KNOWN_TORCH[0]} to {KNOWN_TORCH[-1]}")
     found = []
     for line in _lines():
-        name, first, last, device, gaps, changed = line.decode("ascii").split("\t")
-        if device in devices and Shim(name, first, last, device, _split(gaps), _split(changed)).available_in(
-            version
-        ):
-            found.append(name)
+        shim = _shim(line.decode("ascii").split("\t"))
+        if shim.device in devices and shim.available_in(version):
+            found.append(shim.name)
     return frozenset(found)
 
 

@@ -5,13 +5,15 @@
     model = Model("model.so")
     y = model(x).numpy()
 
-`Model` is a compiled model as a callable; `Container` is the plugin's own container, checked; `Tensor` is
-what comes out; `Weights` is what `Model.weights` gives. Each is imported when it is first asked for.
+Public is what ``__all__`` lists: `Model`, a compiled model as a callable; `Container`, the plugin's own
+container, checked; `Tensor`, what comes out of both; `Weights`, what `Model.weights` gives; and the records
+that they return. Each is imported when it is first asked for.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from aoti_abi.face import lazy_face
+from aoti_abi.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aoti_executor.bound_call import BoundCall
@@ -21,24 +23,18 @@ if TYPE_CHECKING:
     from aoti_executor.tensor import Tensor
     from aoti_executor.weights import Weights
 
-__all__ = ["BoundCall", "Constant", "Container", "Model", "Tensor", "Weights"]
+    __version__: str
 
-_HOMES = {
-    "BoundCall": "bound_call",
-    "Constant": "constants",
-    "Container": "container",
-    "Model": "model",
-    "Tensor": "tensor",
-    "Weights": "weights",
-}
+__all__ = ["BoundCall", "Constant", "Container", "Model", "Tensor", "Weights", "__version__"]
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_face(
+    __name__,
+    {
+        "BoundCall": "bound_call",
+        "Constant": "constants",
+        "Container": "container",
+        "Model": "model",
+        "Tensor": "tensor",
+        "Weights": "weights",
+    },
+)

@@ -11,11 +11,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aoti_abi.errors import AccessFailed, AotiError
-from aoti_inspect.command.cli import VERSION
+from aoti_abi.release import VERSION
 from aoti_inspect.command.output import discard_standard_output, write_standard_output
 from aoti_inspect.reports.terminal import HelpFormatter
 from aoti_inspect.text import printable, printable_error
 from aoti_inspect.wording import counted
+from aoti_loader import hosts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,8 +79,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--weights", metavar="FILE", help="a weights blob, for a plugin that has none inside")
     parser.add_argument(
         "--host",
-        choices=("auto", "builtin", "torch", "process"),
-        default="auto",
+        choices=hosts.choices(),
+        default=hosts.AUTO,
         help="who provides aoti_torch_*: the toolkit's own library, LibTorch, or this process "
         "(default: the first that has all the plugin calls)",
     )
@@ -131,7 +132,7 @@ def _main(options: argparse.Namespace) -> int:
     from aoti_executor.model import Model
 
     if not os.path.exists(options.path):
-        raise _Usage(f"{options.path}: there is no such file")
+        raise _Usage(f"{options.path}: no such file")
     if options.bench is not None and not 1 <= options.bench <= _MOST_RUNS:
         raise _Usage(f"--bench takes a number from 1 to {_MOST_RUNS}")
     if options.threads is not None and options.threads < 1:

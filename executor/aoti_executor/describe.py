@@ -50,7 +50,7 @@ def describe_model(model: Model) -> str:
     lines = [
         f"plugin: {printable(plugin.path)}",
         f"compiled by: PyTorch {version}",
-        f"host: {plugin.host.kind} ({plugin.host.path})",
+        f"host: {plugin.host.name} ({plugin.host.path})",
         f"device: {container.device}",
     ]
     names = model.argument_names()

@@ -9,12 +9,14 @@ from aoti_abi.codes import DTYPES_BY_NAME
 from aoti_abi.errors import AotiError, InvalidProgram, NotSupported
 from aoti_executor.call_spec import LEAF, CallSpec, Tree
 from aoti_inspect.artifacts import open_artifact
+from aoti_inspect.source import open_file
 
 if TYPE_CHECKING:
     from aoti_abi.names import FQN
     from aoti_executor.container import Container
-    from aoti_inspect.artifacts.artifact import Artifact, Model, Plugin
-    from aoti_inspect.artifacts.weights import Weights
+    from aoti_inspect.artifacts.artifact import Artifact, Model
+    from aoti_inspect.artifacts.external_weights import ExternalWeights
+    from aoti_inspect.artifacts.plugin import ArtifactPlugin
     from aoti_loader import Plugin as LoadedPlugin
 
 _COPIES = "et_copy::"  # ExecuTorch's copies to and from a device: the plugin's own tensors, elsewhere
@@ -31,7 +33,7 @@ class ModelSource:
         output_order: for each of the method's outputs, which of the plugin's it is; None for the same order.
     """
 
-    def __init__(self, artifact: Artifact, model: Model, entry: Plugin, weights: Any) -> None:
+    def __init__(self, artifact: Artifact, model: Model, entry: ArtifactPlugin, weights: Any) -> None:
         self.artifact = artifact
         self.model = model
         self.entry = entry
@@ -72,30 +74,10 @@ class ModelSource:
 
     def load(self, host: str, options: dict[str, Any]) -> LoadedPlugin:
         """Load the plugin into the process; see `aoti_loader.load`."""
-        from aoti_loader import load, load_source
+        from aoti_loader import load
 
         options.setdefault("stacklevel", 4)
-        if self.artifact.kind == "plugin":
-            return load(self.artifact.path, host=host, **options)  # type: ignore[arg-type]
-        from aoti_inspect.artifacts.facts import inputs_of, read_sources
-        from aoti_inspect.elf.source import BufferSource, FileSource
-
-        entry = self.entry
-        told: dict[str, Any] = {
-            "metadata": entry.metadata(),
-            "sources": read_sources(entry),
-            "inputs": inputs_of(entry),
-        }
-        if entry.location is None:
-            data = BufferSource(entry.read())
-            return load_source(data, entry.name, **told, host=host, **options)  # type: ignore[arg-type]
-        path, offset, size = entry.location
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            source = FileSource(descriptor, size, start=offset, name=path)
-            return load_source(source, entry.name, **told, host=host, **options)  # type: ignore[arg-type]
-        finally:
-            os.close(descriptor)
+        return load(self.entry, host=host, **options)
 
     def bind_weights(self, container: Container) -> None:
         """Give the container its weights, if it lacks them and they are to be had (behaviour W1).
@@ -173,7 +155,7 @@ def _refuse_hostile(artifact: Artifact) -> None:
             )
 
 
-def _tensors(weights: Weights, wanted: set[FQN]) -> dict[str, Any]:
+def _tensors(weights: ExternalWeights, wanted: set[FQN]) -> dict[str, Any]:
     """Return the stored tensors that the plugin has, as views of the mapped file."""
     from aoti_executor.arrays import view
     from aoti_executor.views import View
@@ -208,6 +190,5 @@ def _tensors(weights: Weights, wanted: set[FQN]) -> dict[str, Any]:
 
 
 def _mapped(path: str) -> memoryview:
-    from aoti_inspect.artifacts.mapped import MappedFile
-
-    return MappedFile(path).view
+    with open_file(path) as source:
+        return source.view()

@@ -91,21 +91,13 @@ def describe_mode(mode: int) -> FileKind | None:
 def refusal(kind: FileKind, path: str | None = None) -> AotiError:
     """Return the error to raise when an ELF file was expected and this came.
 
-    NotSupported for libraries of other systems, InvalidArgument for what is no file at all or another kind of
-    artifact, InvalidProgram for the rest.
+    NotSupported for libraries of other systems, InvalidArgument for another kind of artifact, InvalidProgram
+    for the rest.
     """
     error: type[AotiError] = InvalidProgram
     if kind.kind in ("pe", "mach-o", "fat-mach-o"):
         error = NotSupported
-    elif kind.kind in (
-        "directory",
-        "device",
-        "fifo",
-        "socket",
-        "zip",
-        "executorch-program",
-        "executorch-data",
-    ):
+    elif kind.kind in ("zip", "executorch-program", "executorch-data"):
         error = InvalidArgument
     return error(f"not a shared library for Linux: this is {kind.what}", path=path, hint=kind.hint)
 

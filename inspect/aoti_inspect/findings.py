@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     Outcome = Literal["loads", "loads with fallbacks", "will not load", "not checked"]
 
 
-#: Severities from the mildest to the gravest.
+#: Severities from the lowest to the highest.
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 
 
@@ -21,10 +21,10 @@ class Finding(NamedTuple):
     Attributes:
         code: the rule's stable code ("AOTI401").
         name: the rule's name ("executable-stack").
-        severity: how grave it is.
+        severity: how serious it is.
         message: one sentence that names what is concerned; raw text of the file may be in it, so show it
             through `aoti_inspect.text.printable`.
-        help: the compile option, flag or step that fixes it; None if there is nothing to do.
+        remedy: the compile option, flag or step that fixes it; None if there is nothing to do.
         symbols: the symbols, libraries or keys concerned, all of them, sorted.
     """
 
@@ -32,7 +32,7 @@ class Finding(NamedTuple):
     name: str
     severity: Severity
     message: str
-    help: str | None = None
+    remedy: str | None = None
     symbols: tuple[str, ...] = ()
 
 
@@ -55,7 +55,7 @@ class HostVerdict(NamedTuple):
     Attributes:
         host: the host as it was asked for ("torch==2.13", "builtin", a path).
         outcome: the verdict.
-        reasons: why it will not load, or was not checked; one sentence each, the gravest first.
+        reasons: why it will not load, or was not checked; one sentence each, the most serious first.
         missing: undefined symbols of the plugin that nothing in this host defines, sorted.
         lost_features: features (`aoti_abi.features`) that the plugin does not allow in any host, by name.
         notes: what holds only under a condition ("the CUDA build of PyTorch"), one sentence each.

@@ -5,28 +5,34 @@
     with aoti_loader.load("model.so") as plugin:
         print(plugin.host, plugin.features["weight-sharing"].available)
 
-`load` loads into this process, `probe` into a child process that may crash. Tensors, weights and runs are the
-business of `aoti_executor`.
+`load` loads into this process, `probe` into a child process that may crash. Public is what ``__all__`` lists:
+these two, `load_source` for a plugin in memory or in a package, and what they return. Tensors, weights and
+runs are the business of `aoti_executor`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from aoti_loader.hosts import Host
-from aoti_loader.loading import load, load_source
-from aoti_loader.plugin import Lease, Plugin
+from aoti_abi.face import lazy_face
+from aoti_abi.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from aoti_loader.hosts.host import Host
+    from aoti_loader.loading import load
+    from aoti_loader.plugin import Lease, Plugin
     from aoti_loader.probing import Probe, probe
 
-__all__ = ["Host", "Lease", "Plugin", "Probe", "load", "load_source", "probe"]
+    __version__: str
 
+__all__ = ["Host", "Lease", "Plugin", "Probe", "__version__", "load", "probe"]
 
-def __getattr__(name: str) -> Any:
-    """Import `probe` when it is asked for: it brings subprocess and json along."""
-    if name not in ("probe", "Probe"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from aoti_loader import probing
-
-    return getattr(probing, name)
+__getattr__ = lazy_face(
+    __name__,
+    {
+        "Host": "hosts.host",
+        "Lease": "plugin",
+        "Plugin": "plugin",
+        "Probe": "probing",
+        "load": "loading",
+        "probe": "probing",
+    },
+)

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi.errors import AotiError
 from aoti_loader import linker
+from aoti_loader.process import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aoti_loader.hosts import Host
+    from aoti_loader.hosts.host import Host
 
 #: Shims that compute through BLAS.
 PRODUCTS: frozenset[str] = frozenset(
@@ -59,8 +60,6 @@ _PLACES = (
     ("numpy", "../numpy.libs/libopenblas64_*.so*", "", "64_", 64),
 )
 
-_given: dict[str | None, Blas | None] = {}
-
 
 def find_blas() -> Blas | None:
     """Open the first BLAS that is installed; None if there is none."""
@@ -92,11 +91,14 @@ def _open(path: str, prefix: str, suffix: str, int_bits: int) -> Blas | None:
 def provide_blas(host: Host, shims: Iterable[str]) -> Blas | None:
     """Give the built-in host a BLAS, once, if a plugin's shims multiply matrices and there is one.
 
+    `Process.lock` is held.
+
     Returns:
         The BLAS that the host uses; None if it uses its own loop, or was not asked.
     """
-    if host.path in _given or PRODUCTS.isdisjoint(shims):
-        return _given.get(host.path)
+    given = PROCESS.blas
+    if host.path in given or PRODUCTS.isdisjoint(shims):
+        return given.get(host.path)
     address = host.address("aoti_shim_set_blas")
     if address is None:
         return None
@@ -105,5 +107,5 @@ def provide_blas(host: Host, shims: Iterable[str]) -> Blas | None:
         prototype = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
         if prototype(address)(blas.sgemm, blas.dgemm, blas.int_bits):
             blas = None
-    _given[host.path] = blas
+    given[host.path] = blas
     return blas

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from aoti_loader import linker
 
 if TYPE_CHECKING:
-    from aoti_loader.hosts import Host
+    from aoti_loader.hosts.host import Host
 
 CUDART = "libcudart.so"
 _CUDA = 1  # c10::DeviceType

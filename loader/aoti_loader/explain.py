@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aoti_inspect.facts.records import PluginFacts
-    from aoti_loader.hosts import Host
+    from aoti_loader.hosts.host import Host
 
 _UNDEFINED = re.compile(r"undefined symbol: ([^\s,]+)")
 _VERSION = re.compile(r"version `([^']+)' not found")
@@ -64,7 +64,7 @@ def _undefined(name: str, _facts: PluginFacts, host: Host) -> tuple[str, str | N
         parts.append(_FAMILIES[kind])
     if kind == "shim":
         parts.append(shim_catalogue.skew(name) or "")
-    message = f"nothing in the process defines {name}, with the {host.kind} host"
+    message = f"nothing in the process defines {name}, with the {host.name} host"
     return message, "; ".join(filter(None, parts)) or "name the library that defines it in preload"
 
 

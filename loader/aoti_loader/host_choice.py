@@ -1,4 +1,4 @@
-"""Which host serves a plugin: every shim checked first (L13), no second provider let in (L12)."""
+"""Which host serves a plugin: every shim is checked first, and no second provider is let in."""
 
 from __future__ import annotations
 
@@ -8,111 +8,104 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi import shim_catalogue
 from aoti_abi.errors import AotiError, InvalidState, NotFound, NotSupported
-from aoti_abi.torch_host import LIBRARIES, NEEDED_NAMES
-from aoti_inspect.facts.symbol_families import family
+from aoti_abi.hosts.torch import is_libtorch
 from aoti_loader import hosts
+from aoti_loader.hosts.host import global_provider, same_file
+from aoti_loader.process import PROCESS, host_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aoti_inspect.facts.records import PluginFacts
-    from aoti_loader.hosts import Host
+    from aoti_loader.hosts.host import Host
+    from aoti_loader.needs import Needs
 
 
-class Needs(NamedTuple):
-    """What a plugin asks of its host.
+class _Refusal(NamedTuple):
+    """Why a host was not taken: the shims that it lacks, or why it can't be opened."""
 
-    Attributes:
-        shims: the undefined symbols that only a host defines: shims and SLEEF's functions, sorted.
-        cuda: whether some of them are in CUDA builds of PyTorch only.
-        uses_cuda: whether it calls CUDA at all.
-        libtorch: the LibTorch libraries that it names in DT_NEEDED.
-    """
-
-    shims: tuple[str, ...]
-    cuda: bool
-    uses_cuda: bool
-    libtorch: tuple[str, ...]
+    name: str
+    version: str | None
+    missing: tuple[str, ...]
+    error: AotiError | None
 
 
-_opened: dict[tuple[str, tuple[str, ...], bool], Host] = {}
-
-
-def needs_of(facts: PluginFacts) -> Needs:
-    """Return what a plugin asks of its host."""
-    shims = sorted(
-        symbol.name
-        for symbol in facts.elf.undefined
-        if symbol.binding != "weak" and family(symbol.name) in ("shim", "prefixed-shim", "sleef")
-    )
-    libtorch = tuple(name for name in facts.elf.needed if name in NEEDED_NAMES)
-    found = map(shim_catalogue.lookup, shims)
-    cuda = any(shim is not None and shim.device == "cuda" for shim in found)
-    uses_cuda = any(family(symbol.name) in ("cuda-runtime", "cuda-driver") for symbol in facts.elf.undefined)
-    return Needs(tuple(shims), cuda or "libtorch_cuda.so" in libtorch, cuda or uses_cuda, libtorch)
-
-
-def choose_host(kind: str, facts: PluginFacts, needs: Needs) -> Host:
+def choose_host(name: str, facts: PluginFacts, needs: Needs) -> Host:
     """Return a host that is in the global scope and provides every shim that the plugin needs.
 
     Args:
-        kind: "auto", "builtin", "torch" or "process".
+        name: one of `aoti_loader.hosts.choices`.
         facts: of the plugin.
-        needs: from `needs_of`.
+        needs: from `aoti_loader.needs.needs_of`.
 
     Raises:
+        InvalidArgument: there is no such host.
         NotSupported: no host provides all of them; all that are missing are named, for each host.
         InvalidState: the process has another provider of the host API, or would get one.
         AotiError: the one host that was asked for cannot be opened.
     """
-    candidates = _candidates() if kind == "auto" else (kind,)
-    refusals: list[tuple[str, Host | None, tuple[str, ...], AotiError | None]] = []
-    for candidate in candidates:
-        key = (candidate, needs.libtorch, needs.cuda)
-        if candidate == "torch" and key not in _opened:
-            # LibTorch stays once it was opened, and would bar every other host from then on.
-            _refuse_libtorch_beside_another(facts.name)
-        host = _opened.get(key) or hosts.try_open(candidate, needs.libtorch, cuda=needs.cuda)
-        if isinstance(host, AotiError):
-            refusals.append((candidate, None, (), host))
-            continue
-        missing = host.missing(needs.shims)
-        if missing:
-            refusals.append((candidate, host, missing, None))
-            if key not in _opened:
-                host.discard()
-            continue
-        try:
-            refuse_clash(host, facts.name)
-        except InvalidState:
-            if key not in _opened:
-                host.discard()
-            raise
-        if key not in _opened:
-            host.make_global()
-            if candidate != "process":
-                _opened[key] = host
-        return host
-    if len(refusals) == 1 and refusals[0][3] is not None:
-        raise refusals[0][3]
+    refusals: list[_Refusal] = []
+    with PROCESS.lock:
+        for candidate in _candidates() if name == hosts.AUTO else (name,):
+            found = _admit(candidate, facts, needs)
+            if not isinstance(found, _Refusal):
+                return found
+            refusals.append(found)
+    if len(refusals) == 1 and refusals[0].error is not None:
+        raise refusals[0].error
     raise _nobody_provides(facts, refusals)
 
 
-def _candidates() -> tuple[str, ...]:
-    """Return which hosts "auto" tries: whoever is in the process already, else our own, then LibTorch."""
-    provider = hosts.global_provider()
-    if provider is not None:
+def equip(host: Host, needs: Needs) -> None:
+    """Give the chosen host what a plugin makes it need: a BLAS, a CUDA runtime."""
+    with PROCESS.lock:
+        hosts.module(host.name).equip(host, needs)
+
+
+def _admit(name: str, facts: PluginFacts, needs: Needs) -> Host | _Refusal:
+    """Open one host and let it into the global scope, if it has every shim; the lock is held."""
+    module, key = hosts.module(name), host_key(name, needs)
+    opened = PROCESS.hosts.get(key)
+    if opened is None:
+        # Before it is opened: LibTorch stays once it is in the process, and would bar every other host.
+        with contextlib.suppress(NotFound):
+            refuse_clash(name, module.find(), facts.name)
         try:
-            if os.path.samefile(provider, hosts.find_builtin()):
-                return ("builtin",)
-        except (AotiError, OSError):
-            pass
-        return ("torch",) if os.path.basename(provider) in NEEDED_NAMES else ("process",)
-    if hosts.loaded_libtorch() is not None:
-        return ("torch",)
-    return ("builtin", "torch")
+            host = module.open_host(needs)
+        except AotiError as error:
+            return _Refusal(name, None, (), error)
+    else:
+        host = opened
+        refuse_clash(name, host.path, facts.name)
+    missing = host.missing(needs.shims)
+    if missing:
+        if opened is None:
+            host.discard()
+        return _Refusal(name, host.version, missing, None)
+    if opened is None:
+        host.make_global()
+        if host.is_kept:
+            PROCESS.hosts[key] = host
+    return host
 
 
-def refuse_clash(host: Host, plugin: str) -> None:
-    """Raise if the process has another provider of ``aoti_torch_*`` than the chosen host (behaviour L12).
+def _candidates() -> tuple[str, ...]:
+    """Return which hosts "auto" tries: whoever is in the process already, else each by its rank."""
+    provider = global_provider()
+    if provider is not None:
+        return (next((name for name, module in hosts.modules() if module.owns(provider)), _PROCESS),)
+    for name, module in hosts.modules():
+        if module.present() is not None:
+            return (name,)
+    return tuple(name for name, module in hosts.modules() if module.RANK is not None)
+
+
+#: Whose provider of the host API is none of the other hosts'.
+_PROCESS = "process"
+
+
+def refuse_clash(name: str, path: str | None, plugin: str) -> None:
+    """Raise if the process has another provider of ``aoti_torch_*`` than the file of a host.
 
     Two providers lay their tensor handles out differently; whichever a symbol is bound to by load order then
     reads the other's memory. LibTorch counts even where it is loaded locally, as ``import torch`` does it: a
@@ -121,65 +114,64 @@ def refuse_clash(host: Host, plugin: str) -> None:
     Raises:
         InvalidState: there is another one; both files are named.
     """
-    provider = hosts.global_provider()
-    other = provider if provider is not None and not _same(provider, host.path) else None
-    if other is None:
-        libtorch = hosts.loaded_libtorch()
-        if libtorch is not None and not _same(libtorch, host.path) and not _is_libtorch(host):
-            other = libtorch
-    if other is None:
-        return
-    raise InvalidState(
-        f"the process already has another provider of aoti_torch_*: {other}; the {host.kind} host "
-        f"{host.path or '(none)'} must not meet it",
-        path=plugin,
-        hint="load the plugin in a process of its own, or with host='auto', which takes what is there",
-    )
+    other = next(_others(path), None)
+    if other is not None:
+        raise InvalidState(
+            f"the process already has another provider of aoti_torch_*: {other}; the {name} host "
+            f"{path or '(none)'} must not meet it",
+            path=plugin,
+            hint="load the plugin in a process of its own, or with host='auto', which takes what is there",
+        )
 
 
-def _refuse_libtorch_beside_another(plugin: str) -> None:
-    with contextlib.suppress(NotFound):
-        folder = hosts.find_torch()
-        refuse_clash(hosts.Host("torch", os.path.join(folder, LIBRARIES["cpu"][0]), ()), plugin)
-
-
-def _is_libtorch(host: Host) -> bool:
-    return host.path is not None and os.path.basename(host.path) in NEEDED_NAMES
+def _others(path: str | None) -> Iterator[str]:
+    """Yield the providers in the process that are not the file of a host at ``path``, nor belong to it."""
+    provider = global_provider()
+    if provider is not None and (path is None or not same_file(provider, path)):
+        yield provider
+    for _, module in hosts.modules():
+        present = module.present()
+        if present is not None and (path is None or not (same_file(present, path) or module.owns(path))):
+            yield present
 
 
 def serves_without_libtorch(host: Host) -> bool:
     """Whether a plugin's DT_NEEDED on LibTorch would bring a second provider beside this host."""
-    return not _is_libtorch(host)
+    return host.path is None or not is_libtorch(host.path)
 
 
-def _same(one: str, other: str | None) -> bool:
-    if other is None:
-        return False
-    try:
-        return os.path.samefile(one, other)
-    except OSError:
-        return os.path.realpath(one) == os.path.realpath(other)
+def unwanted_needs(host: Host, needs: Needs) -> tuple[str, ...]:
+    """Return the DT_NEEDED entries that would bring a second provider of ``aoti_torch_*`` beside a host.
+
+    LibTorch finds its own libraries by their names; a path may lead to another copy of them.
+    """
+    if serves_without_libtorch(host):
+        return needs.libtorch
+    folder = os.path.dirname(host.path or "")
+    return tuple(
+        entry
+        for entry in needs.libtorch
+        if "/" in entry and not same_file(entry, os.path.join(folder, os.path.basename(entry)))
+    )
 
 
-def _nobody_provides(
-    facts: PluginFacts, refusals: list[tuple[str, Host | None, tuple[str, ...], AotiError | None]]
-) -> NotSupported:
+def _nobody_provides(facts: PluginFacts, refusals: list[_Refusal]) -> NotSupported:
     parts = []
     missing_everywhere: set[str] = set()
-    for kind, host, missing, error in refusals:
+    for name, host_version, missing, error in refusals:
         if error is not None:
-            parts.append(f"{kind}: {error.message}" + (f" ({error.cause})" if error.cause else ""))
+            parts.append(f"{name}: {error.message}" + (f" ({error.cause})" if error.cause else ""))
             continue
-        version = f" {host.version}" if host is not None and host.version else ""
-        parts.append(f"{kind}{version} lacks {len(missing)}: {', '.join(missing)}")
+        version = f" {host_version}" if host_version else ""
+        parts.append(f"{name}{version} lacks {len(missing)}: {', '.join(missing)}")
         missing_everywhere.update(missing)
     return NotSupported(
         "no host provides every function that the plugin calls"
         if len(refusals) > 1
-        else f"the {refusals[0][0]} host lacks functions that the plugin calls",
+        else f"the {refusals[0].name} host lacks functions that the plugin calls",
         path=facts.name,
         cause="; ".join(parts),
-        hint=_who_could(sorted(missing_everywhere), [kind for kind, *_ in refusals]),
+        hint=_who_could(sorted(missing_everywhere), [refusal.name for refusal in refusals]),
     )
 
 
@@ -195,6 +187,7 @@ def _who_could(missing: list[str], tried: list[str]) -> str | None:
         if version is not None:
             cuda = any(shim_catalogue.lookup(name).device == "cuda" for name in known)  # type: ignore[union-attr]
             notes.append(f"PyTorch {version} and later has them{', in its CUDA build' if cuda else ''}")
-    if "torch" not in tried and "process" not in tried:
-        notes.append("host='torch' uses an installed PyTorch")
+    ranked = [(name, module.OFFER) for name, module in hosts.modules() if module.RANK is not None]
+    if any(name in tried for name, _ in ranked):
+        notes += [f"host={name!r} {offer}" for name, offer in ranked if offer and name not in tried]
     return "; ".join(notes) or None

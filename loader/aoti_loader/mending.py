@@ -15,34 +15,22 @@ are found by their offset from the file's end; a mend that would touch them is r
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from aoti_abi.errors import InvalidProgram, NotSupported
+from aoti_inspect.elf import format as elf
+from aoti_inspect.elf.symbols import info_offset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
+    from aoti_inspect.elf.image import ElfImage
     from aoti_inspect.facts.records import PluginFacts
-
-    Read = Callable[[int, int], bytes]
-
-_PT_LOAD, _PT_DYNAMIC, _PT_GNU_STACK = 1, 2, 0x6474E551
-_PF_X = 1
-_DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ, _DT_SYMENT = 0, 1, 5, 6, 10, 11
-_DT_VERSYM = 0x6FFFFFF0
-_STB_GLOBAL, _STB_GNU_UNIQUE = 1, 10
-_VER_NDX_GLOBAL = 1
-_SYMBOL = struct.Struct("<IBBHQQ")
-_SYMBOL_SIZE = _SYMBOL.size
 
 #: The imports that pin a library to its threads: of a C++ runtime, and of the C library by a C++ runtime that
 #: the plugin carries in itself. Both are pointed at the same name without its first characters.
 THREAD_ATEXIT: tuple[str, ...] = ("__cxa_thread_atexit", "__cxa_thread_atexit_impl")
 _SKIPPED = len("__")
-
-_PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
-_DYNAMIC_ENTRY = struct.Struct("<QQ")
 
 
 class Patch(NamedTuple):
@@ -66,128 +54,54 @@ class Mend(NamedTuple):
     patches: tuple[Patch, ...]
 
 
-class _Headers(NamedTuple):
-    """The program headers of a 64-bit little-endian file, with the offset of each."""
-
-    entries: tuple[tuple[int, tuple[int, ...]], ...]
-
-    def offset_of(self, address: int) -> int:
-        for _, (kind, _flags, offset, start, _physical, file_size, _memory, _align) in self.entries:
-            if kind == _PT_LOAD and start <= address < start + file_size:
-                return offset + address - start
-        raise InvalidProgram(f"the address {address:#x} of the dynamic section is not in the file")
-
-
 def plan_mends(
-    facts: PluginFacts, read: Read, *, drop_libtorch: bool = False, thread_exit: bool = False
+    image: ElfImage, facts: PluginFacts, *, drop: tuple[str, ...] = (), thread_exit: bool = False
 ) -> tuple[Mend, ...]:
     """Return the mends that a plugin needs; none if it is fine as it is.
 
     Args:
-        facts: of the plugin.
-        read: returns ``size`` bytes at ``offset`` of its file.
-        drop_libtorch: whether a host other than LibTorch was chosen.
+        image: the file, which is read again.
+        facts: what was read from it.
+        drop: the DT_NEEDED entries that must not be followed.
         thread_exit: whether libaoti_unload.so is in the global scope.
 
     Raises:
         InvalidProgram: the file's tables contradict the facts.
-        NotSupported: a mend would change appended weights, or the file is of a kind that is not mended.
+        NotSupported: a mend would change appended weights, or cut a versioned need.
     """
-    elf = facts.elf
-    unwanted = facts.imports.libtorch if drop_libtorch else ()
-    pinned = thread_exit and any(symbol.name in THREAD_ATEXIT for symbol in elf.undefined)
-    if not (elf.executable_stack or elf.exports.unique or unwanted or pinned):
-        return ()
-    if elf.header.bits != 64 or elf.header.byte_order != "little":
-        raise NotSupported("only 64-bit little-endian files are mended", path=facts.name)
-    try:
-        mends = _plan(facts, read, unwanted, pinned=pinned)
-    except struct.error as error:
-        raise InvalidProgram("its headers are cut off", path=facts.name) from error
+    mends = []
+    if facts.elf.executable_stack:
+        mends.append(_clear_executable_stack(image))
+    if facts.elf.exports.unique:
+        mends.append(_unique_to_global(image))
+    if thread_exit and any(symbol.name in THREAD_ATEXIT for symbol in facts.elf.undefined):
+        mends.append(_redirect_thread_exit(image))
+    if drop:
+        mends.append(_drop_needed(image, facts, drop))
     _refuse_changing_weights(facts, mends)
     return tuple(mends)
 
 
-def _plan(facts: PluginFacts, read: Read, unwanted: tuple[str, ...], *, pinned: bool) -> list[Mend]:
-    elf = facts.elf
-    headers = _read_headers(read)
-    mends = []
-    if elf.executable_stack:
-        mends.append(_clear_executable_stack(headers))
-    if elf.exports.unique or unwanted or pinned:
-        tables = _read_tables(headers, read)
-        if elf.exports.unique:
-            mends.append(_unique_to_global(facts, tables, read))
-        if pinned:
-            mends.append(_redirect_thread_exit(facts, headers, tables, read))
-        if unwanted:
-            mends.append(_drop_needed(facts, tables, unwanted, read))
-    return mends
-
-
-def _read_headers(read: Read) -> _Headers:
-    header = read(0, 64)
-    offset, entry_size, count = (
-        struct.unpack_from("<Q", header, 32)[0],
-        *struct.unpack_from("<HH", header, 54),
-    )
-    if entry_size != _PROGRAM_HEADER.size:
-        raise InvalidProgram(f"program headers of {entry_size} bytes")
-    raw = read(offset, count * entry_size)
-    entries = tuple(
-        (offset + index * entry_size, fields) for index, fields in enumerate(_PROGRAM_HEADER.iter_unpack(raw))
-    )
-    return _Headers(entries)
-
-
-class _Tables(NamedTuple):
-    """Offsets in the file of the dynamic section, its entries, the string table and the symbol table."""
-
-    dynamic: int
-    entries: tuple[tuple[int, int], ...]
-    strings: int
-    symbols: int
-
-
-def _read_tables(headers: _Headers, read: Read) -> _Tables:
-    segment = next((fields for _, fields in headers.entries if fields[0] == _PT_DYNAMIC), None)
-    if segment is None:
-        raise InvalidProgram("no dynamic section")
-    # The dynamic linker follows the segment's address, not its offset.
-    offset = headers.offset_of(segment[3])
-    raw = read(offset, segment[5] - segment[5] % _DYNAMIC_ENTRY.size)
-    entries: list[tuple[int, int]] = []
-    for tag, value in _DYNAMIC_ENTRY.iter_unpack(raw):
-        if tag == _DT_NULL:
-            break
-        entries.append((tag, value))
-    values = dict(entries)
-    if values.get(_DT_SYMENT, _SYMBOL_SIZE) != _SYMBOL_SIZE or not {_DT_STRTAB, _DT_SYMTAB} <= values.keys():
-        raise InvalidProgram("no usable dynamic symbol table")
-    return _Tables(
-        offset,
-        tuple(entries),
-        headers.offset_of(values[_DT_STRTAB]),
-        headers.offset_of(values[_DT_SYMTAB]),
-    )
-
-
-def _clear_executable_stack(headers: _Headers) -> Mend:
-    patches = tuple(
-        Patch(offset + 4, struct.pack("<I", fields[1] & ~_PF_X))
-        for offset, fields in headers.entries
-        if fields[0] == _PT_GNU_STACK and fields[1] & _PF_X
-    )
-    return Mend("executable-stack", "the stack stays non-executable (PF_X of PT_GNU_STACK cleared)", patches)
-
-
-def _unique_to_global(facts: PluginFacts, tables: _Tables, read: Read) -> Mend:
-    raw = read(tables.symbols, facts.elf.symbol_count * _SYMBOL_SIZE)
+def _clear_executable_stack(image: ElfImage) -> Mend:
+    order = image.layout.byte_order
     patches = []
-    for index, info in enumerate(raw[4::_SYMBOL_SIZE]):
-        if info >> 4 == _STB_GNU_UNIQUE:
-            place = tables.symbols + index * _SYMBOL_SIZE + 4
-            patches.append(Patch(place, bytes((_STB_GLOBAL << 4 | info & 15,))))
+    for index, segment in enumerate(image.segments):
+        if segment.type == elf.PT_NAMES[elf.PT_GNU_STACK] and "E" in segment.flags:
+            place = image.header.segment_flags_offset(index)
+            flags = int.from_bytes(image.source.read(place, 4), order)
+            patches.append(Patch(place, (flags & ~elf.PF_X).to_bytes(4, order)))
+    return Mend(
+        "executable-stack", "the stack stays non-executable (PF_X of PT_GNU_STACK cleared)", tuple(patches)
+    )
+
+
+def _unique_to_global(image: ElfImage) -> Mend:
+    patches = []
+    at = info_offset(image.layout)
+    for index, info in enumerate(image.symbol_table.columns.info):
+        if info >> 4 == elf.STB_UNIQUE:
+            place = _in_file(image, image.symbol_table.offset_of(index)) + at
+            patches.append(Patch(place, bytes((elf.STB_GLOBAL << 4 | info & 15,))))
     return Mend(
         "unique-symbols",
         f"{len(patches)} STB_GNU_UNIQUE symbols made STB_GLOBAL, so that dlclose can unload it",
@@ -195,19 +109,18 @@ def _unique_to_global(facts: PluginFacts, tables: _Tables, read: Read) -> Mend:
     )
 
 
-def _redirect_thread_exit(facts: PluginFacts, headers: _Headers, tables: _Tables, read: Read) -> Mend:
-    raw = read(tables.symbols, facts.elf.symbol_count * _SYMBOL_SIZE)
-    values = dict(tables.entries)
-    strings = read(tables.strings, values.get(_DT_STRSZ, 0))
-    wanted = tuple(name.encode() + b"\0" for name in THREAD_ATEXIT)
+def _redirect_thread_exit(image: ElfImage) -> Mend:
+    order, table = image.layout.byte_order, image.symbol_table
     patches = []
-    for index, (name, _info, _other, section, _value, _size) in enumerate(_SYMBOL.iter_unpack(raw)):
-        if section == 0 and strings.startswith(wanted, name):
-            patches.append(Patch(tables.symbols + index * _SYMBOL_SIZE, struct.pack("<I", name + _SKIPPED)))
-            if _DT_VERSYM in values:
+    for index, name in _imports(image):
+        if image.strings.text(name) in THREAD_ATEXIT:
+            patches.append(
+                Patch(_in_file(image, table.offset_of(index)), (name + _SKIPPED).to_bytes(4, order))
+            )
+            version = table.versions.offset_of(index)
+            if version is not None:
                 # The other function has no version.
-                place = headers.offset_of(values[_DT_VERSYM]) + 2 * index
-                patches.append(Patch(place, struct.pack("<H", _VER_NDX_GLOBAL)))
+                patches.append(Patch(version, elf.VER_NDX_GLOBAL.to_bytes(2, order)))
     return Mend(
         "thread-exit",
         "destructors of thread_local objects registered where closing can run them",
@@ -215,28 +128,48 @@ def _redirect_thread_exit(facts: PluginFacts, headers: _Headers, tables: _Tables
     )
 
 
-def _drop_needed(facts: PluginFacts, tables: _Tables, unwanted: tuple[str, ...], read: Read) -> Mend:
-    versioned = sorted({need.library for need in facts.elf.version_needs} & set(unwanted))
+def _imports(image: ElfImage) -> Iterator[tuple[int, int]]:
+    """Yield the position and st_name of each undefined symbol."""
+    columns = image.symbol_table.columns
+    for index in columns.undefined():
+        yield index, columns.names[index]
+
+
+def _drop_needed(image: ElfImage, facts: PluginFacts, unwanted: tuple[str, ...]) -> Mend:
+    # DT_VERNEED may have the file name alone of a library that DT_NEEDED names by its path.
+    names = {*unwanted, *(entry.rpartition("/")[2] for entry in unwanted)}
+    versioned = sorted({need.library for need in facts.elf.version_needs} & names)
     if versioned:
         raise NotSupported(
             f"DT_NEEDED {versioned[0]} cannot be dropped: symbol versions are bound to it", path=facts.name
         )
     kept = []
     dropped = []
-    for tag, value in tables.entries:
-        name = read(tables.strings + value, 64).partition(b"\0")[0] if tag == _DT_NEEDED else b""
-        if name.decode("ascii", "replace") in unwanted:
-            dropped.append(name.decode("ascii"))
+    for tag, value in image.dynamic.entries if image.dynamic else ():
+        name = image.strings.text(value) if tag == elf.DT_NEEDED else None
+        if name is not None and name in unwanted:
+            dropped.append(name)
         else:
             kept.append((tag, value))
     # What is behind moves up; the dynamic linker reads to the first DT_NULL.
-    kept += [(_DT_NULL, 0)] * len(dropped)
-    data = b"".join(_DYNAMIC_ENTRY.pack(*entry) for entry in kept)
+    kept += [(elf.DT_NULL, 0)] * len(dropped)
+    data = b"".join(image.layout.dynamic.pack(*entry) for entry in kept)
     return Mend(
         "libtorch-needed",
         f"DT_NEEDED {', '.join(dropped)} dropped: the chosen host provides every shim",
-        (Patch(tables.dynamic, data),),
+        (Patch(_in_file(image, image.dynamic_offset), data),),
     )
+
+
+def _in_file(image: ElfImage, offset: int | None) -> int:
+    """Return an offset that the reader found in the file.
+
+    Raises:
+        InvalidProgram: it is not there, so that the file is not the one that the facts are of.
+    """
+    if offset is None:
+        raise InvalidProgram("its dynamic tables are not in the file", path=image.name)
+    return offset
 
 
 def _refuse_changing_weights(facts: PluginFacts, mends: list[Mend]) -> None:

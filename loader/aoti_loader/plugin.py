@@ -16,21 +16,20 @@ from aoti_abi.lifetimes import Unique
 from aoti_abi.prototypes import bind_container
 from aoti_loader import linker, thread_exit
 from aoti_loader.container import read_last_error
+from aoti_loader.process import PROCESS
 from aoti_loader.staging import release
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from aoti_inspect.facts.records import PluginFacts
-    from aoti_loader.hosts import Host
+    from aoti_loader.hosts.host import Host
     from aoti_loader.mending import Mend
     from aoti_loader.staging import Staged
 
 
 #: What a library calls to start a thread of its own: ``std::thread`` goes through the second.
 _THREAD_STARTERS = ("pthread_create", "_ZNSt6thread15_M_start_thread", "thrd_create")
-#: Plugins that were closed while other threads had objects of theirs.
-_waiting: set[Plugin] = set()
 
 
 #: Plugins whose locks a child of fork must look at.
@@ -47,7 +46,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 def unload_waiting() -> None:
     """Unload what was closed earlier and had to wait for threads to end."""
-    for plugin in tuple(_waiting):
+    for plugin in tuple(PROCESS.waiting):
         plugin.close()
 
 
@@ -155,7 +154,7 @@ class Plugin(Unique):
         return functions
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"on {self.host.kind}"
+        state = "closed" if self._closed else f"on {self.host.name}"
         return f"<Plugin {self.path} {state}>"
 
     @property
@@ -299,9 +298,9 @@ class Plugin(Unique):
                 f"{objects} C++ thread_local objects of it belong to other threads that still run; "
                 "when they have ended it goes with the next load, or when it is closed again"
             )
-            _waiting.add(self)
+            PROCESS.waiting.add(self)
             return False
-        _waiting.discard(self)
+        PROCESS.waiting.discard(self)
         self._handle = None
         # The functions' addresses are about to end; whoever kept the table must not find them in it.
         witness = next(iter(self.functions.values()), None)

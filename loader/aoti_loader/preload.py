@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aoti_abi.errors import AccessFailed, AotiError
 from aoti_loader import linker
 from aoti_loader.cuda import CUDART, find_cudart
+from aoti_loader.process import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,11 +43,6 @@ class Preload(NamedTuple):
     symbols: tuple[str, ...]
 
 
-#: Handles of what was opened, by name, for the life of the process: libraries above hold addresses in them.
-_opened: dict[str, int] = {}
-_global: set[str] = set()
-
-
 def forgotten(facts: PluginFacts) -> tuple[Preload, ...]:
     """Return which runtimes a plugin uses without naming them in DT_NEEDED."""
     imports = facts.imports
@@ -74,7 +70,8 @@ def open_forgotten(items: Iterable[Preload], path: str) -> tuple[str, ...]:
     Raises:
         AccessFailed: one can't be opened, with the dynamic linker's words, each time it is tried.
     """
-    return tuple(_open_runtime(item, path) for item in items)
+    with PROCESS.lock:
+        return tuple(_open_runtime(item, path) for item in items)
 
 
 def open_needed(facts: PluginFacts) -> None:
@@ -84,10 +81,12 @@ def open_needed(facts: PluginFacts) -> None:
     would call the plugin's copies of its own inline functions, and could never be parted from it again. What
     can't be opened here is left for the dynamic linker to refuse, in the plugin's name.
     """
-    for name in facts.elf.needed:
-        if name not in _opened and name not in facts.imports.libtorch and "/" not in name:
-            with contextlib.suppress(AccessFailed):
-                _opened[name] = linker.open_library(name, linker.RTLD_LAZY | linker.RTLD_LOCAL)
+    opened = PROCESS.libraries
+    with PROCESS.lock:
+        for name in facts.elf.needed:
+            if name not in opened and name not in facts.imports.libtorch and "/" not in name:
+                with contextlib.suppress(AccessFailed):
+                    opened[name] = linker.open_library(name, linker.RTLD_LAZY | linker.RTLD_LOCAL)
 
 
 def open_named(names: Iterable[str], path: str) -> tuple[str, ...]:
@@ -96,7 +95,8 @@ def open_named(names: Iterable[str], path: str) -> tuple[str, ...]:
     Raises:
         AccessFailed: one can't be opened.
     """
-    return tuple(_open(name, path, f"the preload {name!r}", None) for name in names)
+    with PROCESS.lock:
+        return tuple(_open(name, path, f"the preload {name!r}", None) for name in names)
 
 
 def _open_runtime(item: Preload, path: str) -> str:
@@ -109,14 +109,14 @@ def _open_runtime(item: Preload, path: str) -> str:
 
 
 def _open(name: str, path: str, what: str, hint: str | None) -> str:
-    if name in _global:
-        return linker.file_of_handle(_opened[name])
+    if name in PROCESS.global_libraries:
+        return linker.file_of_handle(PROCESS.libraries[name])
     try:
         handle = linker.open_library(name, linker.RTLD_LAZY | linker.RTLD_GLOBAL)
     except AotiError as error:
         raise AccessFailed(f"cannot open {what}", path=path, cause=error.cause, hint=hint) from None
-    _opened[name] = handle
-    _global.add(name)
+    PROCESS.libraries[name] = handle
+    PROCESS.global_libraries.add(name)
     return linker.file_of_handle(handle)
 
 

@@ -67,7 +67,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     plugin = load(request["path"], host=request["host"], warn=False, **request["options"])
     answer: dict[str, Any] = {
         "outcome": "loads",
-        "host": plugin.host.kind,
+        "host": plugin.host.name,
         "host_path": plugin.host.path,
         "features": {name: state.available for name, state in plugin.features.items()},
         "mends": [mend.name for mend in plugin.mends],

@@ -15,16 +15,16 @@ import contextlib
 import ctypes
 import itertools
 import os
-import threading
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aoti_abi.errors import AccessFailed
+from aoti_loader.process import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aoti_inspect.elf.source import Source
+    from aoti_inspect.source import Source
     from aoti_loader.mending import Patch
 
 #: Larger files are copied to disk, whose pages the system can drop and read again, bytes.
@@ -33,9 +33,6 @@ MEMORY_LIMIT = 256 << 20
 _MFD_CLOEXEC, _MFD_EXEC = 1, 0x10
 _CHUNK = 4 << 20  # a write takes at most 2 GiB at once
 _counter = itertools.count()
-_lock = threading.RLock()
-_folder: str | None = None
-_folder_owner = 0
 
 
 class Descriptor(ctypes.c_int):
@@ -190,16 +187,15 @@ def _patch(target: int, patches: Iterable[Patch], name: str) -> None:
 
 def _private_folder() -> str:
     """Return this process's folder for copies, made on first use and removed at exit."""
-    global _folder, _folder_owner
-    with _lock:
-        if _folder is None or _folder_owner != os.getpid():
+    with PROCESS.lock:
+        if PROCESS.staging_folder is None or PROCESS.staging_folder[1] != os.getpid():
             import atexit
             import tempfile
 
             # mkdtemp makes it with mode 0700, under a name that nobody can guess.
-            _folder, _folder_owner = tempfile.mkdtemp(prefix="aoti-loader-"), os.getpid()
-            atexit.register(_remove_folder, _folder, _folder_owner)
-        return _folder
+            PROCESS.staging_folder = tempfile.mkdtemp(prefix="aoti-loader-"), os.getpid()
+            atexit.register(_remove_folder, *PROCESS.staging_folder)
+        return PROCESS.staging_folder[0]
 
 
 def _remove_folder(folder: str, owner: int) -> None:

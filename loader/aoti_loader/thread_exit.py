@@ -10,17 +10,26 @@ from __future__ import annotations
 
 import ctypes
 import os
-from functools import lru_cache
 
 from aoti_abi.errors import AotiError
 from aoti_loader import linker
 from aoti_loader.library_folders import library_folders
+from aoti_loader.process import PROCESS
 
 LIBRARY = "libaoti_unload.so"
 
 
-@lru_cache(maxsize=1)
 def _handle() -> int | None:
+    """Return the handle of the library, which is opened once; None if it is not installed.
+
+    A plugin's lock may be held, so none is taken: to open it twice does no harm.
+    """
+    if PROCESS.thread_exit is None:
+        PROCESS.thread_exit = _open()
+    return PROCESS.thread_exit
+
+
+def _open() -> int | None:
     for folder in library_folders():
         path = os.path.join(folder, LIBRARY)
         if os.path.isfile(path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -9,13 +10,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from aoti_abi import shim_catalogue, slim_host, torch_host
+from aoti_abi import shim_catalogue
+from aoti_abi.hosts import executorch, torch
 from aoti_abi.versions import KNOWN_TORCH
 
 
 def test_the_catalogue_is_sorted_and_whole() -> None:
     names = shim_catalogue.all_names()
-    assert len(names) == len(set(names)) == 3258
+    assert len(names) == len(set(names)) > 3000
     assert list(names) == sorted(names)
     assert all(name.startswith(("aoti_", "torch_")) for name in names)
     for name in names:
@@ -28,7 +30,7 @@ def test_the_catalogue_is_sorted_and_whole() -> None:
 
 @pytest.mark.parametrize(
     ("version", "count"),
-    [("2.2", 46), ("2.3", 2664), ("2.6", 449), ("2.12", 774), ("2.13", 791), ("2.14", 882)],
+    [("2.2", 46), ("2.3", 2664), ("2.6", 449), ("2.12", 774), ("2.13", 791), ("2.14", 882), ("2.15", 889)],
 )
 def test_counts_by_version(version: str, count: int) -> None:
     assert len(shim_catalogue.names_in(version, shim_catalogue.DEVICES)) == count
@@ -43,10 +45,10 @@ def test_names_in_and_versions_with_agree() -> None:
 @pytest.mark.parametrize(
     ("name", "first", "last", "device"),
     [
-        ("aoti_torch_create_tensor_from_blob_v2", "2.4", "2.14", "common"),
-        ("aoti_torch_empty_strided", "2.2", "2.14", "common"),
+        ("aoti_torch_create_tensor_from_blob_v2", "2.4", KNOWN_TORCH[-1], "common"),
+        ("aoti_torch_empty_strided", "2.2", KNOWN_TORCH[-1], "common"),
         ("aoti_torch_cpu__qconv2d_pointwise_tensor", "2.6", "2.7", "cpu"),
-        ("torch_set_current_cuda_stream", "2.10", "2.14", "cuda"),
+        ("torch_set_current_cuda_stream", "2.10", KNOWN_TORCH[-1], "cuda"),
     ],
 )
 def test_lookup(name: str, first: str, last: str, device: str) -> None:
@@ -105,7 +107,7 @@ def test_a_changed_declaration_is_given_by_version() -> None:
             "aoti_torch_create_tensor_from_blob_v2",
             "came with PyTorch 2.4; an older host has only aoti_torch_create_tensor_from_blob, since 2.2",
         ),
-        ("aoti_torch_create_tensor_from_blob_v3", "is in no PyTorch up to 2.14, which has"),
+        ("aoti_torch_create_tensor_from_blob_v3", f"is in no PyTorch up to {KNOWN_TORCH[-1]}, which has"),
         ("aoti_torch_cpu__qconv2d_pointwise_tensor", "was removed after PyTorch 2.7"),
         ("aoti_torch_cpu__weight_int8pack_mm", "is missing from PyTorch 2.4, 2.5, though 2.3 had it"),
     ],
@@ -138,23 +140,38 @@ def test_names_in_refuses_an_unknown_version() -> None:
 def test_import_reads_no_data_and_nothing_heavy() -> None:
     code = (
         "import sys, aoti_abi.shim_catalogue as c; "
-        "bad = {'gzip', 'json', 'dataclasses', 'pathlib', 'ctypes'} & set(sys.modules); "
+        "bad = {'gzip', 'json', 'dataclasses', 'pathlib', 'ctypes', 're'} & set(sys.modules); "
         "assert not bad, bad; assert c._lines.cache_info().currsize == 0"
     )
     subprocess.run([sys.executable, "-S", "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
 
 
+@pytest.mark.parametrize(
+    ("release", "count"), [("1.1", 41), ("1.2", 40), ("1.3", 44), ("1.4", 48), ("1.5", 51)]
+)
+def test_the_slim_list_of_each_release(release: str, count: int) -> None:
+    assert len(executorch.slim_shims(release)) == count
+    assert executorch.slim_shims(release) - {"aoti_torch_dtype_element_size"} <= executorch.slim_shims("1.5")
+
+
+@pytest.mark.parametrize("release", ["1.0", "1.5.1", "", "99.0"])
+def test_an_unknown_release_of_executorch_is_refused(release: str) -> None:
+    with pytest.raises(ValueError, match=rf"no table for ExecuTorch {re.escape(release)}; known: 1\.1 to"):
+        executorch.slim_shims(release)
+
+
 def test_the_slim_list() -> None:
-    assert len(slim_host.EXECUTORCH_SLIM) == 51
-    assert "aoti_torch_cuda_int4_plain_mm" in slim_host.EXECUTORCH_SLIM
-    generic = [name for name in slim_host.EXECUTORCH_SLIM if shim_catalogue.lookup(name)]
+    assert executorch.RELEASES[0] == "1.1"
+    assert "aoti_torch_dtype_element_size" in executorch.shims_of_any_release()
+    assert "aoti_torch_cuda_int4_plain_mm" in executorch.slim_shims("1.5")
+    generic = [name for name in executorch.slim_shims("1.5") if shim_catalogue.lookup(name)]
     assert len(generic) > 40
 
 
 def test_what_a_torch_host_provides() -> None:
-    assert torch_host.provides("Sleef_expf16_u10", "2.13")
-    assert torch_host.provides("aoti_torch_get_dim", "2.13")
-    assert not torch_host.provides("aoti_torch_cpu__qconv2d_pointwise_tensor", "2.8")
-    assert not torch_host.provides("aoti_torch_cuda_mm_out", "2.13")
-    assert torch_host.provides("aoti_torch_cuda_mm_out", "2.13", ("common", "cpu", "cuda"))
-    assert not torch_host.provides("cblas_sgemm", "2.13")
+    assert torch.provides("Sleef_expf16_u10", "2.13")
+    assert torch.provides("aoti_torch_get_dim", "2.13")
+    assert not torch.provides("aoti_torch_cpu__qconv2d_pointwise_tensor", "2.8")
+    assert not torch.provides("aoti_torch_cuda_mm_out", "2.13")
+    assert torch.provides("aoti_torch_cuda_mm_out", "2.13", ("common", "cpu", "cuda"))
+    assert not torch.provides("cblas_sgemm", "2.13")

@@ -37,6 +37,7 @@ def exports_of(version: str) -> set[str]:
         ("2.10", 32),
         ("2.13", 40),
         ("2.14", 44),
+        ("2.15", 47),
     ],
 )
 def test_how_many_functions_each_version_emits(version: str, count: int) -> None:
@@ -55,6 +56,7 @@ def test_how_many_functions_each_version_emits(version: str, count: int) -> None
         ("2.12", "2.10", "2.12"),
         ("2.13", "2.13", "2.13"),
         ("2.14", "2.14", "2.14"),
+        ("2.15", "2.15", "2.15"),
     ],
 )
 def test_compiled_by_reads_the_export_set(version: str, oldest: str, newest_one: str) -> None:
@@ -103,7 +105,7 @@ def test_L1_N1_run_needs_every_required_function() -> None:
     ],
 )
 def test_L2_N3_each_absent_function_costs_named_features(absent: str, lost: set[str]) -> None:
-    exports = exports_of("2.14") - {absent}
+    exports = exports_of(KNOWN_TORCH[-1]) - {absent}
     states = [state for state in evaluate(exports) if not state.available]
     assert {state.feature.name for state in states} == lost
     assert all(state.missing == (absent,) and state.since == CONTAINER_API[absent].since for state in states)
@@ -134,6 +136,8 @@ def test_versions_are_numbers() -> None:
     assert newest(["2.9", "2.13", "2.2"]) == "2.13"
     assert list(KNOWN_TORCH) == sorted(KNOWN_TORCH, key=parse_version)
     assert KNOWN_TORCH[4:] == SUPPORTED_TORCH
+    assert KNOWN_TORCH[0] == "2.2"
+    assert SUPPORTED_TORCH[0] == "2.6"
 
 
 @pytest.mark.parametrize("text", ["", "2.", "a.b", "2.13+cpu", "-1", "2..3", "²"])

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from aoti_loader import load
-from aoti_loader.hosts import find_builtin
+from aoti_loader.hosts.builtin import find as find_builtin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -31,7 +31,7 @@ def test_runs_as_a_module_too():
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stdout.partition("\n")[0]) == (0, "out0: float32(8, 12)")
     done = subprocess.run([*command[:3], "/nowhere.so"], capture_output=True, text=True, env=environment)
-    assert (done.returncode, done.stderr) == (2, "aoti-run: /nowhere.so: there is no such file\n")
+    assert (done.returncode, done.stderr) == (2, "aoti-run: /nowhere.so: no such file\n")
 
 
 def test_run_writes_what_the_model_gives(tmp_path, capsys):
@@ -111,7 +111,7 @@ def test_bench(capsys):
         ([MLP, "--bench", "99999999999999999999"], 2, "a number from 1 to"),
         ([MLP, "-i", "/dev/zero"], 2, "not a regular file"),
         ([MLP, "-o", ""], 2, "as .npz or .npy"),
-        (["/no\x1b[2J\n"], 2, "/no\\x1b[2J\\n: there is no such file"),
+        (["/no\x1b[2J\n"], 2, "/no\\x1b[2J\\n: no such file"),
         ([MLP, "-i", "/nonexistent.npy"], 2, "cannot be read: No such file"),
         ([MLP, "-i", MLP], 2, "no .npy or .npz file"),
         ([MLP, "-i", f"zz={PLUGINS / 'counter.npz'}"], 2, "holds 2 arrays"),
@@ -219,7 +219,7 @@ def test_percentiles():
 
 
 def test_the_version_and_the_help_are_those_of_the_toolkit(capsys):
-    from aoti_inspect.command.cli import VERSION
+    from aoti_abi.release import VERSION
 
     for option in ("--version", "--help"):
         with pytest.raises(SystemExit) as stop:

@@ -54,7 +54,7 @@ def test_matches_on_libtorch_without_importing_torch(child):
                         np.testing.assert_allclose(
                             result.numpy().astype(expected.dtype), expected, rtol=1e-5, atol=1e-6
                         )
-                print(model.plugin.host.kind)
+                print(model.plugin.host.name)
         assert "torch" not in sys.modules
         """,
         *map(str, ALL),
@@ -73,7 +73,7 @@ def test_without_numpy_or_torch_installed(child):
         with Model(sys.argv[1]) as model:
             x = memoryview(array("f", [0.5] * 128)).cast("B").cast("f", (8, 16))
             y = model(x)
-            print(y.shape, y.dtype, len(y.tobytes()), model.plugin.host.kind)
+            print(y.shape, y.dtype, len(y.tobytes()), model.plugin.host.name)
             try:
                 y.numpy()
             except Exception as error:

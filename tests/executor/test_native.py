@@ -9,11 +9,11 @@ import pytest
 
 from aoti_abi.errors import AccessFailed, InternalError, InvalidState
 from aoti_executor import call_structs, native
-from aoti_inspect.facts.plugin import read_plugin
+from aoti_inspect.artifacts.facts import read_facts
 
 
 def test_helper_exports_nothing_but_its_own_and_links_to_nothing():
-    facts = read_plugin(native.library_path())
+    facts = read_facts(native.library_path())
     assert not facts.elf.exports.container
     assert not facts.elf.exports.shims
     assert set(facts.elf.needed) <= {"libc.so.6", "libpthread.so.0", "ld-linux-aarch64.so.1", "ld-linux-x86-64.so.2"}

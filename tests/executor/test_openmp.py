@@ -11,8 +11,8 @@ import pytest
 from aoti_abi.errors import InvalidArgument, NotSupported
 from aoti_executor import Model
 from aoti_executor.openmp import hold_teams
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.facts.openmp import SAFE_TEAM
-from aoti_inspect.facts.plugin import read_plugin
 from aoti_loader import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,7 +79,7 @@ def nothing(symbol):
 
 
 def test_teams_that_cannot_be_limited_are_refused():
-    facts = read_plugin(str(TEAM))
+    facts = read_facts(str(TEAM))
     for threads in (None, 1, 8):
         with pytest.raises(NotSupported, match="OpenMP teams"):
             hold_teams(facts, threads, nothing)

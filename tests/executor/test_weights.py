@@ -13,7 +13,7 @@ import pytest
 from aoti_abi.errors import ExecutionFailed, FallbackWarning, InvalidArgument, InvalidState, NotSupported
 from aoti_executor import Container
 from aoti_loader import load
-from aoti_loader.hosts import find_builtin
+from aoti_loader.hosts.builtin import find as find_builtin
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS, STRUCTURED = ROOT / "fixtures" / "plugins", ROOT / "fixtures" / "structured"

@@ -15,7 +15,7 @@ from aoti_abi.errors import AccessFailed, InvalidArgument, InvalidProgram, NotFo
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.read import open_elf
 from aoti_inspect.elf.records import ElfFacts, Symbol
-from aoti_inspect.elf.source import FileSource
+from aoti_inspect.source import open_file
 
 MACHINES = [
     (64, "little", 62, "x86_64"),
@@ -216,12 +216,9 @@ def test_a_member_inside_a_larger_file_is_read_in_place(small_plugin: Path, tmp_
     data = small_plugin.read_bytes()
     path = tmp_path / "archive"
     path.write_bytes(b"x" * 777 + data + b"y" * 99)
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        source = FileSource(descriptor, len(data), start=777, name="archive!plugin.so")
-        assert ElfImage(source, "archive!plugin.so").facts() == facts_of(data)
-    finally:
-        os.close(descriptor)
+    with open_file(str(path)) as archive:
+        member = archive.part(777, len(data), "archive!plugin.so")
+        assert ElfImage(member, member.name).facts() == facts_of(data)
 
 
 def test_read_at_address_stays_within_a_segment(small_plugin: Path):
@@ -282,9 +279,9 @@ def test_memory_and_time_do_not_depend_on_the_size_of_the_file(small_plugin: Pat
     os.truncate(path, 5 << 30)
     script = (
         "import sys, time\n"
-        "from aoti_inspect.facts.plugin import read_plugin\n"
+        "from aoti_inspect.artifacts.facts import read_facts\n"
         "start = time.perf_counter()\n"
-        "facts = read_plugin(sys.argv[1])\n"
+        "facts = read_facts(sys.argv[1])\n"
         "took = time.perf_counter() - start\n"
         "peak = [line for line in open('/proc/self/status') if line.startswith('VmHWM')][0].split()[1]\n"
         "print(facts.elf.size, took, peak)\n"

@@ -12,8 +12,8 @@ import pytest
 from aoti_abi.container_api import CONTAINER_API, compiled_by
 from aoti_abi.features import evaluate
 from aoti_abi.versions import parse_version
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.command.cli import main
-from aoti_inspect.facts.plugin import read_plugin
 
 ENTRIES = "AOTInductorModelContainerExtractConstantsMapEntries"
 COMPILE = """
@@ -55,7 +55,7 @@ def test_R2_a_fresh_plugin_exports_the_entries_call_and_it_is_seen(
 @pytest.mark.torch
 def test_the_table_lists_exactly_what_this_pytorch_emits(fresh: tuple[str, str]) -> None:
     path, version = fresh
-    exports = set(read_plugin(path).elf.exports.container)
+    exports = set(read_facts(path).elf.exports.container)
     expected = {
         function.name
         for function in CONTAINER_API.values()
@@ -82,7 +82,7 @@ def test_the_verdict_for_the_version_that_compiled_it_is_that_it_loads(
 
 @pytest.mark.torch
 def test_a_default_plugin_asks_for_an_executable_stack(fresh: tuple[str, str]) -> None:
-    assert read_plugin(fresh[0]).elf.executable_stack is True
+    assert read_facts(fresh[0]).elf.executable_stack is True
 
 
 @pytest.mark.torch

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.facts.gpu_code import MAX_IMAGES, find_gpu_code
 from aoti_inspect.facts.imports import Imports
-from aoti_inspect.facts.plugin import read_plugin
 from aoti_inspect.facts.records import GpuImage
 
 PTX = (
@@ -167,9 +167,9 @@ def test_names_of_cubins_that_are_opened_by_path(compile_library):
     int load(void **module, int i) { return cuModuleLoad(module, paths[i]); }
     """
     paths = ("/tmp/torchinductor_me/ab/cab.cubin", "/tmp/torchinductor_me/cd/ccd.cubin")
-    assert read_plugin(compile_library(source)).cubin_paths == paths
+    assert read_facts(compile_library(source)).cubin_paths == paths
     # Another function takes code in memory: then such a string is just a string.
-    assert read_plugin(compile_library(source.replace("cuModuleLoad", "cuModuleLoadData"))).cubin_paths == ()
+    assert read_facts(compile_library(source.replace("cuModuleLoad", "cuModuleLoadData"))).cubin_paths == ()
 
 
 def test_a_string_without_end_and_one_without_number_are_bounded(compile_library):
@@ -180,7 +180,7 @@ def test_a_string_without_end_and_one_without_number_are_bounded(compile_library
     __asm__(".section .rodata\\n .rept 300000\\n .asciz \\"a.cubin\\"\\n .endr\\n .text\\n");
     """
     start = time.monotonic()
-    paths = read_plugin(compile_library(source)).cubin_paths
+    paths = read_facts(compile_library(source)).cubin_paths
     assert time.monotonic() - start < 20
     assert "a.cubin" in paths
     assert max(map(len, paths)) < 5000

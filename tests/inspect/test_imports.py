@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from aoti_abi.symbols import PROXY_EXECUTOR
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.records import Symbol
 from aoti_inspect.facts.imports import Imports
-from aoti_inspect.facts.plugin import read_plugin
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_the_proxy_executor_is_known_by_its_whole_name(imports):
 
 
 def test_a_copy_with_other_symbols_has_other_imports(plugins: Path):
-    facts = read_plugin(str(plugins / "mlp.so"))
+    facts = read_facts(str(plugins / "mlp.so"))
     assert facts.imports is facts.imports
     assert facts.imports.required
     changed = facts._replace(elf=facts.elf._replace(needed=(), undefined=()))
@@ -100,7 +100,7 @@ def test_a_copy_with_other_symbols_has_other_imports(plugins: Path):
 
 
 def test_facts_travel_without_their_imports(plugins: Path):
-    facts = read_plugin(str(plugins / "mlp.so"))
+    facts = read_facts(str(plugins / "mlp.so"))
     copy = pickle.loads(pickle.dumps(facts))
     assert copy == facts
     assert "imports" not in vars(copy)

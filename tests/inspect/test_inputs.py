@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from aoti_inspect.artifacts import open_artifact
 from aoti_inspect.artifacts.artifact import Argument, Value
 from aoti_inspect.artifacts.declared_inputs import declared_inputs
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.command.cli import main
 from aoti_inspect.facts.inputs import Extent, InputSpec, inputs_from_source, read_checks
-from aoti_inspect.facts.plugin import read_plugin
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,24 +65,24 @@ def test_the_generated_source_has_the_values_of_the_checks():
 
 
 def test_the_strings_of_a_plugin_tell_the_number_of_dimensions():
-    assert list(map(str, read_plugin(str(ROOT / "fixtures/plugins/mlp.so")).inputs)) == ["?(?, ?)"]
-    tree = read_plugin(str(ROOT / "fixtures/structured/tree.so")).inputs
+    assert list(map(str, read_facts(str(ROOT / "fixtures/plugins/mlp.so")).inputs)) == ["?(?, ?)"]
+    tree = read_facts(str(ROOT / "fixtures/structured/tree.so")).inputs
     assert [spec.rank for spec in tree] == [1, 1, 1, 1, 0, 0]
 
 
 def test_constants_are_not_searched(tmp_path: Path):
     plugin = shutil.copy(ROOT / "fixtures/plugins/mlp.so", tmp_path)
-    facts = read_plugin(plugin)
+    facts = read_facts(plugin)
     with open(plugin, "r+b") as stream:
         stream.seek(facts.weights.offset)
         stream.write(b"input_handles[7]: unmatched dtype, ")
-    assert read_plugin(plugin).inputs == facts.inputs
+    assert read_facts(plugin).inputs == facts.inputs
 
 
 def test_the_source_beside_a_plugin_is_read(tmp_path: Path):
     plugin = shutil.copy(ROOT / "fixtures/plugins/mlp.so", tmp_path)
     (tmp_path / "mlp.cpp").write_bytes(SOURCE)
-    assert str(read_plugin(plugin).inputs[0]) == "float32(2..64, 16)"
+    assert str(read_facts(plugin).inputs[0]) == "float32(2..64, 16)"
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 
 from aoti_abi.container_api import CONTAINER_API
 from aoti_abi.versions import parse_version
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.command.cli import main
 from aoti_inspect.facts.openmp import SAFE_TEAM, find_safe_team, needs_limit, team_from_sources
-from aoti_inspect.facts.plugin import read_plugin
 
 ROOT = Path(__file__).resolve().parents[2]
 TEAM = ROOT / "fixtures" / "structured" / "team.so"
@@ -19,13 +19,13 @@ MLP = ROOT / "fixtures" / "plugins" / "mlp.so"
 
 
 def test_plugin_without_openmp_code_needs_no_limit():
-    facts = read_plugin(str(MLP))
+    facts = read_facts(str(MLP))
     assert not needs_limit(facts.elf)
     assert facts.openmp_team is None
 
 
 def test_plugins_of_before_2_12_fix_their_teams_themselves():
-    facts = read_plugin(str(TEAM))
+    facts = read_facts(str(TEAM))
     assert needs_limit(facts.elf)
     exports = facts.elf.exports
     names = tuple(name for name in exports.container if parse_version(CONTAINER_API[name].since) <= (2, 8))
@@ -61,13 +61,13 @@ def test_source_tells_how_many_threads_there_is_room_for(sources, limit):
 
 
 def test_the_source_decides_where_it_is_there(tmp_path: Path):
-    elf = read_plugin(str(TEAM)).elf
+    elf = read_facts(str(TEAM)).elf
     assert find_safe_team(elf, ()) == SAFE_TEAM
     assert find_safe_team(elf, (KERNEL,)) == 16
     assert find_safe_team(elf, (b"#pragma omp parallel\n out[i] = in[i];",)) is None
     plugin = shutil.copy(TEAM, tmp_path)
     (tmp_path / "team.cpp").write_bytes(KERNEL)
-    assert read_plugin(plugin).openmp_team == 16
+    assert read_facts(plugin).openmp_team == 16
 
 
 def test_a_count_of_a_thousand_digits_is_no_count():

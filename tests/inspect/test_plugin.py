@@ -12,13 +12,14 @@ import pytest
 
 from aoti_abi.errors import NotFound
 from aoti_abi.features import evaluate
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.elf.image import ElfImage
-from aoti_inspect.facts.plugin import parse_metadata, plugin_facts, read_plugin
+from aoti_inspect.facts.plugin import parse_metadata, plugin_facts
 
 
 @pytest.mark.parametrize("name", ["mlp", "mlp_blob", "counter"])
 def test_real_plugins(plugins: Path, name: str):
-    facts = read_plugin(str(plugins / f"{name}.so"))
+    facts = read_facts(str(plugins / f"{name}.so"))
     assert facts.name == str(plugins / f"{name}.so")
     assert facts.elf.anomalies == ()
     assert facts.gpu == ()
@@ -51,19 +52,19 @@ def test_no_path_of_the_machine_that_built_them_is_in_the_real_plugins(plugins: 
 
 
 def test_facts_are_values_that_can_be_sent_to_another_process(plugins: Path):
-    facts = read_plugin(str(plugins / "mlp.so"))
+    facts = read_facts(str(plugins / "mlp.so"))
     assert pickle.loads(pickle.dumps(facts)) == facts
-    assert read_plugin(str(plugins / "mlp.so")) == facts
+    assert read_facts(str(plugins / "mlp.so")) == facts
 
 
 @pytest.mark.parametrize("suffix", ["_metadata.json", ".wrapper_metadata.json"])
 def test_metadata_beside_the_plugin(small_plugin: Path, tmp_path: Path, suffix: str):
     plugin = tmp_path / "model.so"
     shutil.copy(small_plugin, plugin)
-    assert read_plugin(str(plugin)).metadata is None
+    assert read_facts(str(plugin)).metadata is None
     written = {"AOTI_DEVICE_KEY": "cuda", "AOTI_COMPUTE_CAPABILITY": "90", "own": 3, "nested": {"a": [1]}}
     (tmp_path / f"model{suffix}").write_text(json.dumps(written))
-    facts = read_plugin(str(plugin))
+    facts = read_facts(str(plugin))
     assert facts.metadata == {
         "AOTI_DEVICE_KEY": "cuda",
         "AOTI_COMPUTE_CAPABILITY": "90",
@@ -77,7 +78,7 @@ def test_metadata_of_a_wrapper_has_the_name_of_the_wrapper(small_plugin: Path, t
     plugin = tmp_path / "chash.wrapper.so"
     shutil.copy(small_plugin, plugin)
     (tmp_path / "chash.wrapper_metadata.json").write_text('{"AOTI_DEVICE_KEY": "cpu"}')
-    assert read_plugin(str(plugin)).metadata == {"AOTI_DEVICE_KEY": "cpu"}
+    assert read_facts(str(plugin)).metadata == {"AOTI_DEVICE_KEY": "cpu"}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_metadata_that_cannot_be_read_is_an_anomaly(
     plugin = tmp_path / "model.so"
     shutil.copy(small_plugin, plugin)
     (tmp_path / "model_metadata.json").write_bytes(raw)
-    facts = read_plugin(str(plugin))
+    facts = read_facts(str(plugin))
     assert facts.metadata is None
     (anomaly,) = facts.elf.anomalies
     assert reason in anomaly
@@ -110,7 +111,7 @@ def test_metadata_that_is_a_folder_or_a_pipe_is_an_anomaly(small_plugin: Path, t
     shutil.copy(small_plugin, plugin)
     (tmp_path / "model_metadata.json").mkdir()
     os.mkfifo(tmp_path / "model.wrapper_metadata.json")
-    facts = read_plugin(str(plugin))
+    facts = read_facts(str(plugin))
     assert facts.metadata is None
     assert len(facts.elf.anomalies) == 2
 
@@ -129,4 +130,4 @@ def test_an_image_of_an_archive_member_takes_the_metadata_that_it_is_given(small
 
 def test_a_missing_plugin(tmp_path: Path):
     with pytest.raises(NotFound, match="no such file"):
-        read_plugin(str(tmp_path / "absent.so"))
+        read_facts(str(tmp_path / "absent.so"))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import aoti_loader
-from aoti_abi.errors import InvalidState, NotFound, NotSupported
-from aoti_loader import hosts
+from aoti_abi.errors import InvalidArgument, InvalidState, NotFound, NotSupported
+from aoti_inspect.artifacts.facts import read_facts
+from aoti_loader import host_choice
+from aoti_loader.hosts import torch
+from aoti_loader.process import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +27,7 @@ LOAD = """
 import sys, aoti_loader
 try:
     plugin = aoti_loader.load(sys.argv[1], host=sys.argv[2], warn=False)
-    print(plugin.host.kind, plugin.host.version, plugin.host.path, [mend.name for mend in plugin.mends])
+    print(plugin.host.name, plugin.host.version, plugin.host.path, [mend.name for mend in plugin.mends])
 except Exception as error:
     print(type(error).__name__, error)
 print("torch" in sys.modules)
@@ -57,6 +61,12 @@ def test_L13_is_checked_before_the_plugin_is_opened(
     assert "host='torch' uses an installed PyTorch" in words
     # A host that did not fit leaves nothing in the global scope.
     assert words.splitlines()[-1] == "None False"
+
+
+def test_an_unknown_host_is_one_error_with_the_known_ones(plugin: Callable[..., str]) -> None:
+    with pytest.raises(InvalidArgument, match="no host 'tensorflow'") as caught:
+        aoti_loader.load(plugin(BOTH_NEED), host="tensorflow", warn=False)
+    assert caught.value.hint == "hosts: auto, builtin, torch, process"
 
 
 def test_skew_is_in_the_hint(plugin: Callable[..., str]) -> None:
@@ -184,23 +194,112 @@ def test_a_wrong_override_fails_loudly(plugin: Callable[..., str], child: Callab
 def test_without_torch_the_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.path", [])
     with pytest.raises(NotFound, match="PyTorch is not installed"):
-        hosts.find_torch()
+        torch.find()
 
 
 def test_the_version_of_torch_is_read_from_its_text(tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
-    assert hosts.torch_version(str(tmp_path / "lib")) is None
+    assert torch.version(str(tmp_path / "lib")) is None
     (tmp_path / "version.py").write_text("from x import y\n__version__ = '2.13.0+cpu'\ndebug = False\n")
-    assert hosts.torch_version(str(tmp_path / "lib")) == "2.13.0+cpu"
+    assert torch.version(str(tmp_path / "lib")) == "2.13.0+cpu"
 
 
 def test_L12_names_one_file_once(monkeypatch: pytest.MonkeyPatch, builtin_library: str) -> None:
-    from aoti_loader.host_choice import refuse_clash
-
-    host = hosts.Host("builtin", builtin_library, ())
-    monkeypatch.setattr(hosts, "loaded_libtorch", lambda: None)
-    monkeypatch.setattr(hosts, "global_provider", lambda: builtin_library)
-    refuse_clash(host, "p.so")
-    monkeypatch.setattr(hosts, "global_provider", lambda: "/elsewhere/libtorch_cpu.so")
+    monkeypatch.setattr(torch, "present", lambda: None)
+    monkeypatch.setattr(host_choice, "global_provider", lambda: builtin_library)
+    host_choice.refuse_clash("builtin", builtin_library, "p.so")
+    monkeypatch.setattr(host_choice, "global_provider", lambda: "/elsewhere/libtorch_cpu.so")
     with pytest.raises(InvalidState, match="already has another provider of aoti_torch_\\*: /elsewhere"):
-        refuse_clash(host, "p.so")
+        host_choice.refuse_clash("builtin", builtin_library, "p.so")
+
+
+def test_a_libtorch_named_by_its_path_is_libtorch_to_the_loader(
+    plugin: Callable[..., str], compile_library: Callable[..., str], child: Callable[..., str]
+) -> None:
+    stand_in = compile_library("int x;", name="libtorch_cpu.so")
+    path = plugin(BOTH_NEED, "-Wl,--no-as-needed", stand_in)
+    assert stand_in in read_facts(path).elf.needed  # a library without a SONAME is needed by its path
+    words = child(LOAD, path, "builtin")
+    assert words.startswith("builtin")
+    assert "libtorch-needed" in words
+
+
+@pytest.mark.torch
+def test_another_libtorch_by_its_path_does_not_come_in_beside_pytorchs(
+    plugin: Callable[..., str], compile_library: Callable[..., str], child: Callable[..., str]
+) -> None:
+    stand_in = compile_library("int x;", name="libtorch_cpu.so")
+    code = LOAD + f"print({stand_in!r} in open('/proc/self/maps').read())"
+    words = child(code, plugin(BOTH_NEED, "-Wl,--no-as-needed", stand_in), "torch")
+    assert words.startswith("torch 2.")
+    assert "libtorch-needed" in words
+    assert words.splitlines()[-1] == "False"
+
+
+NEW_FAMILY = """
+from aoti_abi.host_descriptor import HostDescriptor
+
+HOST = HostDescriptor("toy", "the toy", lambda machine, version: {"aoti_torch_toy"}.__contains__)
+"""
+NEW_OPENER = """
+import os
+from aoti_loader import linker
+from aoti_loader.hosts.host import Host
+
+RANK, OFFER = 50, "is a toy"
+
+def find(): return os.environ["TOY"]
+def present(): return None
+def owns(provider): return provider == find()
+def open_host(needs): return Host("toy", find(), (linker.open_library(find(), linker.RTLD_NOW),))
+def equip(host, needs): print("equipped")
+"""
+
+
+def test_a_new_host_is_two_files(
+    plugin: Callable[..., str],
+    compile_library: Callable[..., str],
+    child: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    for folder, text in (("abi", NEW_FAMILY), ("loader", NEW_OPENER)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "toy.py").write_text(text)
+    code = f"""
+    import sys
+    import aoti_abi.hosts, aoti_loader.hosts, aoti_executor.cli
+    aoti_abi.hosts.__path__.append("{tmp_path}/abi")
+    aoti_loader.hosts.__path__.append("{tmp_path}/loader")
+    print(aoti_loader.hosts.choices())
+    print("toy" in aoti_executor.cli.build_parser().format_help())
+    from aoti_inspect.artifacts.facts import read_facts
+    from aoti_inspect.facts.target import Target
+    from aoti_inspect.hosts.verdicts import judge_all
+    print(judge_all(read_facts(sys.argv[1]), ("toy",), Target())[0].outcome)
+    try: aoti_loader.load(sys.argv[1], host="builtin", warn=False)
+    except Exception as error: print(error.hint)
+    print(aoti_loader.load(sys.argv[1], warn=False).host.name)
+    """
+    library = compile_library("int aoti_torch_toy(void) { return 0; }")
+    path = plugin("-DNEEDS=X(aoti_torch_toy)")
+    unknown = "no known PyTorch has aoti_torch_toy: a newer one, or a custom host; "
+    unknown += "host='toy' is a toy; host='torch' uses an installed PyTorch"
+    assert child(code, path, TOY=library).splitlines() == [
+        "('auto', 'builtin', 'toy', 'torch', 'process')",
+        "True",
+        "loads with fallbacks",
+        unknown,
+        "equipped",
+        "toy",
+    ]
+
+
+def test_a_plugin_closes_while_another_is_being_loaded(plugin: Callable[..., str]) -> None:
+    """A thread that loads may at any time collect a container: closing must not wait for it."""
+    loaded = aoti_loader.load(plugin(BOTH_NEED), warn=False)
+    done: list[bool] = []
+    with PROCESS.lock:
+        thread = threading.Thread(target=lambda: done.append(loaded.close()))
+        thread.start()
+        thread.join(30)
+        assert done == [True]

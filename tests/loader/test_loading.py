@@ -8,6 +8,8 @@ import os
 import shutil
 import struct
 import warnings
+import zipfile
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,9 +27,9 @@ from aoti_abi.errors import (
     NotSupported,
 )
 from aoti_abi.features import FEATURES, evaluate
+from aoti_inspect.artifacts import open_artifact
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.elf.image import ElfImage
-from aoti_inspect.elf.source import BufferSource
-from aoti_inspect.facts.plugin import read_plugin
 from aoti_loader import loading
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def tag(plugin: aoti_loader.Plugin) -> int:
 
 def test_a_plugin_loads(plugin: Callable[..., str]) -> None:
     with aoti_loader.load(plugin(), warn=False) as loaded:
-        assert loaded.host.kind == "builtin"
+        assert loaded.host.name == "builtin"
         assert loaded.staging == "memory"
         assert tag(loaded) == 1
         assert loaded.function("AOTInductorModelContainerRun")
@@ -69,7 +71,7 @@ def test_real_plugins_load_and_answer(real_plugin: str) -> None:
 
 def test_the_forecast_is_what_is_bound(real_plugin: str, plugin: Callable[..., str]) -> None:
     for path in (real_plugin, plugin(), plugin(ENTRIES="OK", NAMES='"z"')):
-        forecast = evaluate(frozenset(read_plugin(path).elf.exports.container))
+        forecast = evaluate(frozenset(read_facts(path).elf.exports.container))
         with aoti_loader.load(path, warn=False) as loaded:
             assert tuple(loaded.features.values()) == forecast
             assert list(loaded.features) == list(FEATURES)
@@ -407,9 +409,47 @@ def test_L9_Q7_a_member_of_a_package_never_names_a_file(plugin: Callable[..., st
     with open(plugin(), "rb") as stream:
         data = stream.read()
     name = "model.pt2!../../../etc/passwd"
-    with aoti_loader.load_source(BufferSource(data), name, warn=False) as loaded:
+    with (
+        open_artifact(name, content=data) as artifact,
+        aoti_loader.load(artifact.plugins[0], warn=False) as loaded,
+    ):
         assert loaded.path == name
         assert tag(loaded) == 1
+
+
+def test_a_plugin_of_an_artifact_is_loaded_as_the_file_is(plugin: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "models.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(plugin(), "deep/plugin.so")
+    for source, name in ((plugin(), plugin()), (str(path), f"{path}!deep/plugin.so")):
+        with (
+            open_artifact(source) as artifact,
+            aoti_loader.load(artifact.plugins[0], warn=False) as loaded,
+        ):
+            assert loaded.path == name
+            assert tag(loaded) == 1
+
+
+def test_a_package_that_was_replaced_since_it_was_opened_is_not_loaded(
+    plugin: Callable[..., str], tmp_path: Path
+) -> None:
+    path = tmp_path / "models.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(plugin(), "plugin.so")
+    with open_artifact(str(path)) as artifact:
+        shutil.copy(path, tmp_path / "new")
+        os.replace(tmp_path / "new", path)
+        with pytest.raises(AccessFailed, match="replaced while it was read"):
+            aoti_loader.load(artifact.plugins[0], warn=False)
+
+
+def test_a_file_is_opened_once_and_loaded(
+    plugin: Callable[..., str], opens_of: Callable[[str], AbstractContextManager[list[str]]]
+) -> None:
+    path = plugin()
+    with opens_of(path) as opens, aoti_loader.load(path, warn=False):
+        pass
+    assert len(opens) == 1
 
 
 def test_a_plugin_that_finds_libraries_beside_itself_is_loaded_in_place(
@@ -434,7 +474,7 @@ def test_many_threads_may_load_at_once(real_plugin: str, child: Callable[..., st
         start.wait()
         for _ in range(5):
             plugin = aoti_loader.load(sys.argv[1], warn=False)
-            hosts.append(plugin.host.kind)
+            hosts.append(plugin.host.name)
             assert plugin.close(), plugin.kept_because
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads: thread.start()

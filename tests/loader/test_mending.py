@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 import aoti_loader
 from aoti_abi.errors import AotiError, NotSupported
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.elf.image import ElfImage
-from aoti_inspect.facts.plugin import plugin_facts, read_plugin
+from aoti_inspect.facts.plugin import plugin_facts
 from aoti_inspect.facts.records import PluginFacts, Weights
 from aoti_loader.mending import THREAD_ATEXIT, Mend, plan_mends
 
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def mend(path: str, **options: bool) -> tuple[bytes, bytes, tuple[Mend, ...], PluginFacts]:
+def mend(
+    path: str, drop: tuple[str, ...] = (), *, thread_exit: bool = False
+) -> tuple[bytes, bytes, tuple[Mend, ...], PluginFacts]:
     """Return the file's bytes, the mended bytes, the mends and the facts of the mended bytes."""
     with open(path, "rb") as stream:
         data = stream.read()
-    mends = plan_mends(read_plugin(path), lambda offset, size: data[offset : offset + size], **options)
+    mends = plan_mends(ElfImage(data, path), read_facts(path), drop=drop, thread_exit=thread_exit)
     mended = bytearray(data)
     for item in mends:
         for patch in item.patches:
@@ -40,7 +43,7 @@ def test_a_plugin_without_troubles_is_left_alone(plugin: Callable[..., str]) -> 
 
 def test_the_executable_stack_is_cleared(plugin: Callable[..., str]) -> None:
     path = plugin("-Wl,-z,execstack")
-    assert read_plugin(path).elf.executable_stack
+    assert read_facts(path).elf.executable_stack
     before, after, mends, facts = mend(path)
     assert [item.name for item in mends] == ["executable-stack"]
     assert facts.elf.executable_stack is False
@@ -59,12 +62,12 @@ def test_the_stack_stays_as_it_was(plugin: Callable[..., str], child: Callable[.
 
 def test_unique_symbols_become_global(cxx_plugin: Callable[..., str]) -> None:
     path = cxx_plugin("-fgnu-unique")
-    unique = read_plugin(path).elf.exports.unique
+    unique = read_facts(path).elf.exports.unique
     assert unique
     _, _, mends, facts = mend(path)
     assert "unique-symbols" in [item.name for item in mends]
     assert facts.elf.exports.unique == ()
-    assert facts.elf.exports.total == read_plugin(path).elf.exports.total
+    assert facts.elf.exports.total == read_facts(path).elf.exports.total
 
 
 def test_the_import_of_thread_exit_is_redirected(cxx_plugin: Callable[..., str]) -> None:
@@ -86,13 +89,13 @@ def test_libtorch_is_dropped_from_the_needed_list(
         for name in ("libtorch.so", "libtorch_cpu.so")
     ]
     path = plugin("-Wl,--no-as-needed", libraries[0], "-lm", libraries[1])
-    needed = read_plugin(path).elf.needed
+    needed = read_facts(path).elf.needed
     assert {"libtorch.so", "libtorch_cpu.so"} < set(needed)
     assert mend(path)[2] == ()
-    _, _, mends, facts = mend(path, drop_libtorch=True)
+    _, _, mends, facts = mend(path, read_facts(path).imports.libtorch)
     assert [item.name for item in mends] == ["libtorch-needed"]
     assert facts.elf.needed == tuple(name for name in needed if "torch" not in name)
-    assert facts.elf.symbol_count == read_plugin(path).elf.symbol_count
+    assert facts.elf.symbol_count == read_facts(path).elf.symbol_count
     assert facts.elf.anomalies == ()
 
 
@@ -109,24 +112,21 @@ def test_a_versioned_need_is_not_dropped(
         name="libtorch_cpu.so",
     )
     with pytest.raises(NotSupported, match="symbol versions are bound to it"):
-        mend(plugin(library, "-DNEEDS=X(f)"), drop_libtorch=True)
+        mend(plugin(library, "-DNEEDS=X(f)"), ("libtorch_cpu.so",))
 
 
 def test_appended_weights_stay_byte_identical(plugin: Callable[..., str]) -> None:
     path = plugin("-Wl,-z,execstack")
-    facts = read_plugin(path)
+    facts = read_facts(path)
     with open(path, "rb") as stream:
         data = stream.read()
-
-    def read(offset: int, size: int) -> bytes:
-        return data[offset : offset + size]
-
+    image = ElfImage(data, path)
     appended = Weights("appended", len(data), 16, 16, 1, magic_ok=True, mutable=None)
-    mends = plan_mends(facts._replace(weights=appended), read)
+    mends = plan_mends(image, facts._replace(weights=appended))
     assert all(patch.offset + len(patch.data) <= len(data) for item in mends for patch in item.patches)
     lying = appended._replace(offset=64)  # program headers inside the weights: no linker writes this
     with pytest.raises(NotSupported, match="would change the weights appended at 64") as caught:
-        plan_mends(facts._replace(weights=lying), read)
+        plan_mends(image, facts._replace(weights=lying))
     assert "mend=False" in (caught.value.hint or "")
 
 
@@ -141,8 +141,8 @@ def test_a_mended_plugin_is_not_changed_on_disk(plugin: Callable[..., str]) -> N
 
 
 def test_real_plugins_are_mended_whole(real_plugin: str) -> None:
-    _, _, _, facts = mend(real_plugin, drop_libtorch=True, thread_exit=True)
-    original = read_plugin(real_plugin)
+    original = read_facts(real_plugin)
+    _, _, _, facts = mend(real_plugin, original.imports.libtorch, thread_exit=True)
     assert not facts.elf.executable_stack
     assert facts.elf.exports.unique == ()
     assert not any("torch" in name for name in facts.elf.needed)
@@ -157,15 +157,13 @@ def test_any_bytes_give_mends_or_one_error(cxx_plugin: Callable[..., str], data:
     path = cxx_plugin("-fgnu-unique", "-Wl,-z,execstack")
     with open(path, "rb") as stream:
         raw = bytearray(stream.read())
-    facts = read_plugin(path)
+    facts = read_facts(path)
     for _ in range(data.draw(st.integers(1, 8))):
         place = data.draw(st.integers(0, 1024) | st.integers(0, len(raw) - 1))
         raw[place] = data.draw(st.integers(0, 255))
     end = data.draw(st.integers(0, len(raw)) | st.just(len(raw)))
     try:
-        mends = plan_mends(
-            facts, lambda offset, size: bytes(raw[:end][offset : offset + size]), thread_exit=True
-        )
+        mends = plan_mends(ElfImage(bytes(raw[:end]), path), facts, drop=("libm.so.6",), thread_exit=True)
     except AotiError as error:
         assert str(error)
     else:

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.elf.records import Symbol
-from aoti_inspect.facts.plugin import read_plugin
 from aoti_loader.preload import Preload, forgotten
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def test_L7_a_plugin_that_forgot_libstdcxx_gets_it(
     cxx_plugin: Callable[..., str], child: Callable[..., str]
 ) -> None:
     path = cxx_plugin(*UNNAMED)
-    facts = read_plugin(path)
+    facts = read_facts(path)
     assert not any(name.startswith("libstdc++") for name in facts.elf.needed)
     words = child(LOAD, path, "{}")
     assert words.count("loads") == 2
@@ -104,7 +104,7 @@ def test_L7_P3_what_the_host_defines_still_wins(
 
 
 def test_L7_families_tell_what_was_forgotten(plugin: Callable[..., str]) -> None:
-    facts = read_plugin(plugin())
+    facts = read_facts(plugin())
 
     def ask(*names: str, needed: tuple[str, ...] = ("libc.so.6",)) -> tuple[Preload, ...]:
         symbols = tuple(Symbol(name, "global", None, None) for name in names)

@@ -11,9 +11,10 @@ import pytest
 
 import aoti_loader
 from aoti_abi.errors import AccessFailed
-from aoti_inspect.elf.source import BufferSource
+from aoti_inspect.source import BufferSource
 from aoti_loader import staging
 from aoti_loader.mending import Patch
+from aoti_loader.process import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,8 +63,8 @@ def test_L9_N60_the_copy_is_removed_when_the_plugin_is_closed(plugin: Callable[.
 def test_L9_the_copy_is_removed_when_loading_fails(plugin: Callable[..., str]) -> None:
     with pytest.raises(AccessFailed, match="nothing in the process defines nowhere"):
         aoti_loader.load(plugin("-DNEEDS=X(nowhere)"), warn=False)
-    assert staging._folder
-    assert os.listdir(staging._folder) == []
+    assert PROCESS.staging_folder
+    assert os.listdir(PROCESS.staging_folder[0]) == []
 
 
 @pytest.mark.usefixtures("on_disk")
@@ -75,31 +76,32 @@ def test_N25_a_failure_after_dlopen_leaves_nothing(
     mapped = []
 
     def fail(*_: object) -> None:
-        assert staging._folder
+        assert PROCESS.staging_folder
         with open("/proc/self/maps") as stream:
-            mapped.append(staging._folder in stream.read())
+            mapped.append(PROCESS.staging_folder[0] in stream.read())
         raise RuntimeError("after dlopen")
 
-    monkeypatch.setattr(loading, "_equip", fail)
+    monkeypatch.setattr(loading, "equip", fail)
     with pytest.raises(RuntimeError, match="after dlopen"):
         aoti_loader.load(plugin(), warn=False)
     assert mapped == [True]
-    assert staging._folder
-    assert os.listdir(staging._folder) == []
+    assert PROCESS.staging_folder
+    assert os.listdir(PROCESS.staging_folder[0]) == []
     with open("/proc/self/maps") as stream:
-        assert staging._folder not in stream.read()
+        assert PROCESS.staging_folder[0] not in stream.read()
 
 
 def test_L9_the_folder_is_removed_at_exit(plugin: Callable[..., str], child: Callable[..., str]) -> None:
     code = """
     import os, sys, aoti_loader
     from aoti_loader import staging
+    from aoti_loader.process import PROCESS
     staging._in_memory = lambda: None
     plugin = aoti_loader.load(sys.argv[1], warn=False)
     if os.fork() == 0: sys.exit()  # a child leaves its parent's copies alone
     os.wait()
-    assert os.listdir(staging._folder)
-    print(plugin.staging, staging._folder)
+    assert os.listdir(PROCESS.staging_folder[0])
+    print(plugin.staging, PROCESS.staging_folder[0])
     """
     kind, folder = child(code, plugin()).split()
     assert kind == "file"

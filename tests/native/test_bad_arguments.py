@@ -21,7 +21,7 @@ BIG = 2**62
 # Run in a child: standard error names the function that ended it.
 NULL_CALLS = """
 import ctypes, sys
-from aoti_abi.builtin_host import COMMON_SHIMS
+from aoti_abi.hosts.builtin import COMMON_SHIMS
 from aoti_abi.errors import NotSupported
 from aoti_abi.prototypes import shim_prototype
 shim = ctypes.CDLL(sys.argv[1])

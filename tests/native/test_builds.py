@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from aoti_abi.builtin_host import builtin_shims
+from aoti_abi.hosts.builtin import builtin_shims
 
 COMMON = ("-DAOTI_SHIM_WERROR=ON", "-DAOTI_SHIM_TESTS=ON")
 

@@ -50,7 +50,7 @@ def test_a_name_that_no_pytorch_has_is_refused(copy: Path) -> None:
     assert text.count(line) == 1
     table.write_text(text.replace(line, f'    Dtype(46, "bits8", "uint", 1, None, (1, 8, 1)),\n{line}'))
     done = generate(copy)
-    assert "aoti_torch_dtype_bits8 is in aoti_abi.builtin_host, but no PyTorch has it" in done.stderr
+    assert "aoti_torch_dtype_bits8 is in aoti_abi.hosts.builtin, but no PyTorch has it" in done.stderr
 
 
 def test_wrong_usage() -> None:

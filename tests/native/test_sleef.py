@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aoti_abi.builtin_host import SLEEF
+from aoti_abi.hosts.builtin import SLEEF
 
 MACHINE = os.uname().machine
 WIDTHS = {

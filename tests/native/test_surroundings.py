@@ -114,7 +114,7 @@ def test_profiling_is_accepted(shim: Any) -> None:
 
 
 def test_codes_are_pytorchs(shim: Any, torch_host: Any) -> None:
-    from aoti_abi.builtin_host import CODES
+    from aoti_abi.hosts.builtin import CODES
 
     for name in sorted(CODES - {"aoti_torch_dtype_element_size"}):
         assert shim.function(name)() == torch_host.function(name)(), name

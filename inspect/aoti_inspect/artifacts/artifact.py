@@ -8,147 +8,25 @@ from __future__ import annotations
 
 from aoti_abi.errors import InvalidArgument, NotFound, NotSupported
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
-from aoti_inspect.artifacts.weights import Weights, unless_closed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
-    from typing import Literal
+    from typing import Literal, Protocol
 
     from typing_extensions import Self
 
     from aoti_abi.errors import AotiError
-    from aoti_abi.payload import Payload, Variant
     from aoti_inspect.artifacts.anomaly import Anomaly
-    from aoti_inspect.artifacts.mapped import Source
-    from aoti_inspect.artifacts.weights import Location
-    from aoti_inspect.facts.inputs import InputSpec
+    from aoti_inspect.artifacts.plugin import ArtifactPlugin
+    from aoti_inspect.artifacts.program import NamedBlob, Value
+
+    class Closable(Protocol):
+        """What an artifact holds open."""
+
+        def close(self) -> None:
+            """Give it back."""
 
     Kind = Literal["plugin", "pt2", "exported program", "pte", "ptd", "zip", "folder"]
-
-
-class Value(NamedTuple):
-    """One input or output of a method.
-
-    Attributes:
-        kind: "tensor", or another type of value ("int", "bool", ...).
-        dtype: PyTorch's name of the element type; None for other kinds.
-        sizes: the shape; for a dynamic one its upper bound.
-        dim_order: the dimensions from the outermost in memory to the innermost.
-        dynamism: "static", "bound" (at most ``sizes``) or "unbound".
-        device: "cpu" or "cuda:0".
-    """
-
-    kind: str
-    dtype: str | None = None
-    sizes: tuple[int, ...] = ()
-    dim_order: tuple[int, ...] = ()
-    dynamism: str = "static"
-    device: str = "cpu"
-
-
-class Argument(NamedTuple):
-    """One argument of a delegate's call; the inputs come first, then the outputs.
-
-    Attributes:
-        value: its index in the method's table of values.
-        input: the method's input that it is, directly or through a copy to the device; None if it is none.
-        output: the method's output that it becomes; None if it is none.
-    """
-
-    value: int
-    input: int | None
-    output: int | None
-
-
-class Delegate(NamedTuple):
-    """How a ``.pte`` method calls a plugin.
-
-    Attributes:
-        number: its place among the method's delegates.
-        id: the backend's name ("CudaBackend").
-        compile_specs: its options, in order.
-        payload: decoded; None for a delegate that is not AOTInductor's.
-        calls: the arguments of each call to it, in the order of execution; usually one call.
-        inputs: what the method says of the plugin's inputs; empty where it can't be told.
-    """
-
-    number: int
-    id: str
-    compile_specs: tuple[tuple[str, bytes], ...]
-    payload: Payload | None
-    calls: tuple[tuple[Argument, ...], ...]
-    inputs: tuple[InputSpec, ...] = ()
-
-
-class Plugin:
-    """One plugin in an artifact.
-
-    Attributes:
-        name: what reports call it: a path, or ``package!member``.
-        model: the model or method that it belongs to.
-        size: bytes, as declared.
-        weights: what comes with it.
-        delegate: how a ``.pte`` method calls it; None elsewhere.
-        variant: which GPU it is for, if it comes from a ``.pte``; None elsewhere.
-        location: where its bytes lie in a file as they are; None if they are compressed, or in memory only.
-        extern_nodes: name of the JSON with the operators that it calls through its host; None without one.
-        beside: names of the files of its model in the package, itself included; None outside of packages.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        model: str,
-        size: int,
-        read: Callable[[], memoryview],
-        *,
-        metadata: Callable[[], dict[str, str] | None] = lambda: None,
-        weights: Weights | None = None,
-        delegate: Delegate | None = None,
-        variant: Variant | None = None,
-        location: Location | None = None,
-        extern_nodes: str | None = None,
-        beside: frozenset[str] | None = None,
-        sources: Callable[[], tuple[memoryview, ...]] = tuple,
-    ) -> None:
-        self.name = name
-        self.model = model
-        self.size = size
-        self.weights = weights or Weights("none")
-        self.delegate = delegate
-        self.variant = variant
-        self.location = location
-        self.extern_nodes = extern_nodes
-        self.beside = beside
-        self._read = read
-        self._metadata = metadata
-        self._sources = sources
-
-    def read(self) -> memoryview:
-        """Return the plugin's bytes: a part of the mapped file, or a private copy if they are compressed.
-
-        Raises:
-            InvalidProgram: they are damaged.
-            NotSupported: they can't be had (encrypted, another compression, too large).
-        """
-        return unless_closed(self._read)
-
-    def metadata(self) -> dict[str, str] | None:
-        """Return what Inductor noted about its machine (``AOTI_DEVICE_KEY``, ...), if that is there.
-
-        Raises:
-            InvalidProgram: it is there and damaged.
-        """
-        return unless_closed(self._metadata)
-
-    def sources(self) -> tuple[memoryview, ...]:
-        """Return the C++ sources that Inductor packed beside it: of the wrapper, and of its kernels.
-
-        Raises:
-            AotiError: as `read`.
-        """
-        return unless_closed(self._sources)
 
 
 class Model(NamedTuple):
@@ -168,7 +46,7 @@ class Model(NamedTuple):
     """
 
     name: str
-    plugins: tuple[Plugin, ...]
+    plugins: tuple[ArtifactPlugin, ...]
     inputs: tuple[Value, ...] | None = None
     outputs: tuple[Value, ...] | None = None
     operators: tuple[str, ...] = ()
@@ -178,7 +56,7 @@ class Model(NamedTuple):
     problems: tuple[AotiError, ...] = ()
 
     @property
-    def plugin(self) -> Plugin:
+    def plugin(self) -> ArtifactPlugin:
         """The model's only plugin.
 
         Raises:
@@ -187,7 +65,7 @@ class Model(NamedTuple):
         """
         return self.select(None)
 
-    def select(self, device_sm: int | None) -> Plugin:
+    def select(self, device_sm: int | None) -> ArtifactPlugin:
         """Return the model's plugin for a GPU (behaviour L11).
 
         Args:
@@ -224,34 +102,6 @@ class Model(NamedTuple):
         return next(plugin for plugin in self.plugins if plugin.variant == chosen)
 
 
-class NamedBlob(NamedTuple):
-    """One piece of named data of a ``.pte`` or ``.ptd``.
-
-    Attributes:
-        key: its name; untrusted, never a file name.
-        origin: what the ``.pte`` or ``.ptd`` that holds it is called.
-        offset, size: bytes in that file.
-        whole: the whole file, mapped or in memory.
-        layout: dtype and shape, for what is stored as a tensor; None for plain bytes.
-    """
-
-    key: str
-    origin: str
-    offset: int
-    size: int
-    whole: memoryview
-    layout: Value | None = None
-
-    @property
-    def view(self) -> memoryview:
-        """Its bytes, as a part of the mapped file.
-
-        Raises:
-            InvalidState: the artifact was closed.
-        """
-        return unless_closed(lambda: self.whole[self.offset : self.offset + self.size])
-
-
 class Artifact:
     """Something that holds plugins; a context manager. Views that were handed out stay valid after `close`.
 
@@ -275,7 +125,7 @@ class Artifact:
         summary: tuple[tuple[str, str], ...] = (),
         companions: tuple[str, ...] = (),
         named_data: dict[str, NamedBlob] | None = None,
-        sources: tuple[Source, ...] = (),
+        opened: tuple[Closable, ...] = (),
     ) -> None:
         self.path = path
         self.kind: Kind = kind
@@ -284,10 +134,10 @@ class Artifact:
         self.summary = summary
         self.companions = companions
         self.named_data = named_data or {}
-        self._sources = sources
+        self._opened = opened
 
     @property
-    def plugins(self) -> tuple[Plugin, ...]:
+    def plugins(self) -> tuple[ArtifactPlugin, ...]:
         """All plugins of all models, each once even if several models share its bytes."""
         return tuple(plugin for model in self.models.values() for plugin in model.plugins)
 
@@ -302,9 +152,9 @@ class Artifact:
 
     def close(self) -> None:
         """Give the files back. May be called twice."""
-        for source in self._sources:
-            source.close()
-        self._sources = ()
+        for item in self._opened:
+            item.close()
+        self._opened = ()
 
     def __enter__(self) -> Self:
         return self

@@ -7,7 +7,7 @@ from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.facts.inputs import Extent, InputSpec
 
 if TYPE_CHECKING:
-    from aoti_inspect.artifacts.artifact import Argument, Value
+    from aoti_inspect.artifacts.program import Argument, Value
 
 
 def declared_inputs(

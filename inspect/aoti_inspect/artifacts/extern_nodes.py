@@ -10,9 +10,6 @@ from __future__ import annotations
 from aoti_abi.errors import InvalidProgram
 from aoti_abi.records import NamedTuple
 
-#: Inductor's metadata have some hundred bytes.
-MAX_METADATA = 1 << 20
-
 
 class ExternNodes(NamedTuple):
     """What a plugin needs its host's dispatcher for.
@@ -75,17 +72,3 @@ def load_json(data: memoryview, name: str) -> object:
         return json.loads(bytes(data))
     except (ValueError, RecursionError) as error:
         raise InvalidProgram("it is not valid JSON", path=name, cause=str(error)) from None
-
-
-def string_map(data: memoryview, name: str) -> dict[str, str]:
-    """Parse Inductor's metadata from an untrusted member.
-
-    Raises:
-        InvalidProgram: it is not a JSON object, or nests too deeply.
-    """
-    from aoti_inspect.facts.plugin import parse_metadata
-
-    content = parse_metadata(bytes(data))
-    if isinstance(content, str):
-        raise InvalidProgram(f"it {content}", path=name)
-    return content

@@ -6,12 +6,13 @@ import contextlib
 import os
 import tempfile
 
-from aoti_abi.errors import AccessFailed, AotiError
+from aoti_abi.errors import AccessFailed
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.artifacts.zip_names import safe_file_name
 
 if TYPE_CHECKING:
-    from aoti_inspect.artifacts.artifact import Artifact, Plugin
+    from aoti_inspect.artifacts.artifact import Artifact
+    from aoti_inspect.artifacts.plugin import ArtifactPlugin
 
 _CHUNK = 8 << 20
 
@@ -42,7 +43,7 @@ def extract(artifact: Artifact, directory: str) -> list[str]:
     for number, plugin in enumerate(artifact.plugins):
         stem = os.path.join(directory, f"{number:02d}_{_stem(plugin)}")
         written.append(_write(f"{stem}.so", plugin.read()))
-        metadata = _metadata(plugin)
+        metadata = plugin.metadata
         if metadata is not None:
             import json
 
@@ -52,16 +53,10 @@ def extract(artifact: Artifact, directory: str) -> list[str]:
     return written
 
 
-def _stem(plugin: Plugin) -> str:
+def _stem(plugin: ArtifactPlugin) -> str:
     variant = plugin.variant
     gpu = f"_sm{variant.target_sm}" if variant is not None and variant.target_sm else ""
     return safe_file_name(plugin.model.rpartition("/")[2].removesuffix(".so"), "plugin") + gpu
-
-
-def _metadata(plugin: Plugin) -> dict[str, str] | None:
-    with contextlib.suppress(AotiError):
-        return plugin.metadata()
-    return None
 
 
 def _write(path: str, data: memoryview) -> str:

@@ -13,28 +13,19 @@ import re
 from aoti_abi.errors import InvalidProgram, NotFound, NotSupported
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.artifacts.anomaly import Anomaly
-from aoti_inspect.artifacts.artifact import Artifact, Model, Plugin
-from aoti_inspect.artifacts.extern_nodes import (
-    MAX_METADATA,
-    load_json,
-    parse_extern_nodes,
-    string_map,
-)
-from aoti_inspect.artifacts.weights import Weights
+from aoti_inspect.artifacts.artifact import Artifact, Model
+from aoti_inspect.artifacts.extern_nodes import load_json
+from aoti_inspect.artifacts.external_weights import BlobWeights, ExternalWeights
+from aoti_inspect.artifacts.plugin import ArtifactPlugin
+from aoti_inspect.artifacts.sidecars import MAX_JSON, SidecarFile, Sidecars, read_extern_nodes
 
 if TYPE_CHECKING:
     from aoti_abi.errors import AotiError
-    from aoti_inspect.artifacts.mapped import Source
-    from aoti_inspect.artifacts.tree import Tree
+    from aoti_inspect.artifacts.members import Members
 
 _MODEL_FILE = re.compile(r"((?:[^/]+/)?)data/aotinductor/([^/]+)/(.+)")
 _MARKER = re.compile(r"((?:[^/]+/)?)archive_format")
 _EXPORTED = re.compile(r"(?:[^/]+/)?(?:models/([^/]+)\.json|serialized_exported_program\.json)")
-#: C++ beside a plugin: the wrapper of a large model has a few megabytes.
-MAX_SOURCE = 64 << 20
-#: JSON beside a plugin: operators, configuration of weights (some 300 bytes each). Parsed JSON takes up to 25
-#: times its own size, and a deflated member of 60 kB inflates to 60 MB of it.
-_MAX_JSON = 8 << 20
 _MAX_MARKER = 256
 
 
@@ -49,33 +40,32 @@ class _Package(NamedTuple):
     """A package while it is read: which member is what, and what was found wrong so far.
 
     Attributes:
-        tree: its members.
+        members: its members.
         prefix: the folder that everything lies in, with its final slash; empty if there is none.
         models: for each model its members by their name in the model's folder.
         exported: names of exported programs.
         anomalies: what is wrong so far.
     """
 
-    tree: Tree
+    members: Members
     prefix: str
     models: dict[str, dict[str, str]]
     exported: tuple[str, ...]
     anomalies: list[Anomaly]
 
 
-def read_package(tree: Tree, sources: tuple[Source, ...], *, unpacked: bool = False) -> Artifact:
+def read_package(members: Members, *, unpacked: bool = False) -> Artifact:
     """Read a package's table of contents and the small files that describe its models.
 
     Args:
-        tree: its members.
-        sources: what to close with the artifact.
+        members: its members.
         unpacked: whether the members are files in a folder.
 
     Raises:
         InvalidProgram: what describes it is damaged.
     """
-    anomalies = list(tree.anomalies)
-    layout = _layout(tree, anomalies, unpacked=unpacked)
+    anomalies = list(members.anomalies)
+    layout = _layout(members, anomalies, unpacked=unpacked)
     _check_markers(layout)
     models = {name: _read_model(layout, name, files) for name, files in layout.models.items()}
     if not models:
@@ -89,24 +79,24 @@ def read_package(tree: Tree, sources: tuple[Source, ...], *, unpacked: bool = Fa
     summary = [("models", ", ".join(models) or "none")]
     if layout.exported:
         summary.append(("exported programs", ", ".join(layout.exported)))
-    programs = [name for name in tree.names() if name.startswith(f"{layout.prefix}data/executorch/")]
+    programs = [name for name in members.names() if name.startswith(f"{layout.prefix}data/executorch/")]
     if programs:
         summary.append(("ExecuTorch programs", ", ".join(programs)))
     return Artifact(
-        tree.name,
+        members.name,
         "folder" if unpacked else "pt2" if models or not layout.exported else "exported program",
         models,
         anomalies=tuple(anomalies),
         summary=tuple(summary),
-        sources=sources,
+        opened=(members,),
     )
 
 
-def _layout(tree: Tree, anomalies: list[Anomaly], *, unpacked: bool) -> _Package:
+def _layout(members: Members, anomalies: list[Anomaly], *, unpacked: bool) -> _Package:
     prefixes: dict[str, None] = {}
     matches = []
     exported = []
-    for name in tree.names():
+    for name in members.names():
         match = _MODEL_FILE.fullmatch(name)
         if match:
             matches.append(match)
@@ -126,15 +116,15 @@ def _layout(tree: Tree, anomalies: list[Anomaly], *, unpacked: bool) -> _Package
     for match in matches:
         if match[1] == prefix:
             models.setdefault(match[2], {})[match[3]] = match[0]
-    return _Package(tree, prefix, models, tuple(exported), anomalies)
+    return _Package(members, prefix, models, tuple(exported), anomalies)
 
 
 def _check_markers(layout: _Package) -> None:
-    tree, anomalies = layout.tree, layout.anomalies
+    members, anomalies = layout.members, layout.anomalies
     for member, expected in (("archive_format", b"pt2"), ("archive_version", b"0"), ("byteorder", b"little")):
         name = f"{layout.prefix}{member}"
-        if name in tree.names():
-            text = bytes(tree.read(name, _MAX_MARKER)).strip()
+        if name in members.names():
+            text = bytes(members.read(name, _MAX_MARKER)).strip()
             if text != expected:
                 shown = text.decode("utf-8", "surrogateescape")
                 message = f"its {member} is {shown!r}; only {expected.decode()!r} is known"
@@ -146,9 +136,9 @@ def _check_markers(layout: _Package) -> None:
 
 
 def _read_model(package: _Package, name: str, files: dict[str, str]) -> Model:
-    tree = package.tree
+    members = package.members
     problems: list[AotiError] = []
-    plugins: tuple[Plugin, ...] = ()
+    plugins: tuple[ArtifactPlugin, ...] = ()
     operators: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
     library = _choose_library(package, name, files, problems)
@@ -156,12 +146,12 @@ def _read_model(package: _Package, name: str, files: dict[str, str]) -> Model:
         stem = library.removesuffix(".so")
         nodes = files.get(f"{stem}.json")
         if nodes is not None:
-            listed = parse_extern_nodes(tree.read(nodes, _MAX_JSON), tree.label(nodes))
-            operators, objects = listed.operators, listed.custom_objects
+            calls = read_extern_nodes(members, nodes)
+            operators, objects = calls.operators, calls.custom_objects
         plugins = (_plugin(package, name, library, files),)
     config = files.get("custom_objs_config.json")
     if config is not None:
-        content = load_json(tree.read(config, _MAX_JSON), tree.label(config))
+        content = load_json(members.read(config, MAX_JSON), members.label(config))
         objects = tuple(sorted({*objects, *(content if isinstance(content, dict) else ())}))
     return Model(name, plugins, custom_objects=objects, proxy_operators=operators, problems=tuple(problems))
 
@@ -181,14 +171,14 @@ def _choose_library(
             f"model {name!r} has {len(wrappers)} libraries; PyTorch loads the one it finds last, {chosen!r}"
         )
         package.anomalies.append(Anomaly("several-libraries", message, tuple(wrappers)))
-    if not package.tree.size(files[chosen]):
+    if not package.members.size(files[chosen]):
         package.anomalies.append(
             Anomaly("empty-library", f"the library of model {name!r} is empty", (files[chosen],))
         )
         problems.append(
             InvalidProgram(
                 "the library is empty",
-                path=package.tree.label(files[chosen]),
+                path=package.members.label(files[chosen]),
                 hint="packing it failed or was interrupted: export the package again",
             )
         )
@@ -197,7 +187,7 @@ def _choose_library(
 
 
 def _no_library(package: _Package, name: str, files: dict[str, str]) -> AotiError:
-    tree, anomalies = package.tree, package.anomalies
+    members, anomalies = package.members, package.anomalies
     sources = [file for file in files if file.endswith(".cpp")]
     if "CMakeLists.txt" in files or any(file.endswith("_compile_flags.json") for file in files):
         anomalies.append(
@@ -209,20 +199,20 @@ def _no_library(package: _Package, name: str, files: dict[str, str]) -> AotiErro
         )
         return NotSupported(
             f"model {name!r} has only C++ source (package_cpp_only), no compiled library",
-            path=tree.name,
+            path=members.name,
             hint="build it with its CMakeLists.txt, or export again without aot_inductor.package_cpp_only",
         )
     what = f"only {len(sources)} C++ sources" if sources else "none of a model's files"
     anomalies.append(Anomaly("no-library", f"model {name!r} has no compiled library, {what}", tuple(files)))
     return NotFound(
         f"the package has no compiled library for model {name!r}, {what}",
-        path=tree.name,
+        path=members.name,
         hint="it was packed incompletely: export it again",
     )
 
 
-def _plugin(package: _Package, name: str, library: str, files: dict[str, str]) -> Plugin:
-    tree, stem = package.tree, library.removesuffix(".so")
+def _plugin(package: _Package, name: str, library: str, files: dict[str, str]) -> ArtifactPlugin:
+    members, stem = package.members, library.removesuffix(".so")
     nodes = files.get(f"{stem}.json")
     metadata = files.get(f"{stem}_metadata.json")
     if metadata is None:
@@ -233,27 +223,25 @@ def _plugin(package: _Package, name: str, library: str, files: dict[str, str]) -
         package.anomalies.append(Anomaly("missing-metadata", message, tuple(others)))
         if len(others) == 1:
             metadata = files[others[0]]
+    sidecars = Sidecars(
+        members,
+        (metadata,) if metadata else (),
+        nodes,
+        sources=tuple(member for file, member in files.items() if file.endswith(".cpp")),
+    )
     member = files[library]
-    return Plugin(
-        tree.label(member),
+    return ArtifactPlugin(
+        members.label(member),
         name,
-        tree.size(member),
-        lambda: tree.read(member, verify=True),
-        metadata=lambda: (
-            string_map(tree.read(metadata, MAX_METADATA), tree.label(metadata)) if metadata else None
-        ),
+        SidecarFile(members, member, verify=True),
+        sidecars=sidecars,
         weights=_weights(package, name, stem, files),
-        location=tree.location(member),
-        extern_nodes=None if nodes is None else tree.label(nodes),
         beside=frozenset(files),
-        sources=lambda: tuple(
-            tree.read(source, MAX_SOURCE) for file, source in files.items() if file.endswith(".cpp")
-        ),
     )
 
 
-def _weights(package: _Package, name: str, stem: str, files: dict[str, str]) -> Weights:
-    tree, anomalies = package.tree, package.anomalies
+def _weights(package: _Package, name: str, stem: str, files: dict[str, str]) -> ExternalWeights:
+    members, anomalies = package.members, package.anomalies
     blobs = [file for file in files if file.endswith(".blob")]
     if blobs:
         expected = f"{stem}_weights.blob"
@@ -266,18 +254,13 @@ def _weights(package: _Package, name: str, stem: str, files: dict[str, str]) -> 
         elif len(blobs) > 1:
             message = f"model {name!r} has {len(blobs)} blobs; PyTorch takes the one it finds last"
             anomalies.append(Anomaly("several-blobs", message, tuple(blobs)))
-        member = files[chosen]
-        return Weights(
-            "blob",
-            tree.label(member),
-            size=tree.size(member),
-            location=tree.location(member),
-            blob=lambda: tree.read(member),
-        )
+        return BlobWeights(SidecarFile(members, files[chosen]), automatic=True)
     config = files.get("weights_config.json")
     if config is None:
-        return Weights("none")
+        return ExternalWeights()
     from aoti_inspect.artifacts.pt2_weights import tensor_weights
 
-    content = load_json(tree.read(config, _MAX_JSON), tree.label(config))
-    return tensor_weights(tree, f"{package.prefix}data/weights/", content, tree.label(config), anomalies)
+    content = load_json(members.read(config, MAX_JSON), members.label(config))
+    return tensor_weights(
+        members, f"{package.prefix}data/weights/", content, members.label(config), anomalies
+    )

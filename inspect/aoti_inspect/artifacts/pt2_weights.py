@@ -11,12 +11,17 @@ from aoti_abi.codes import DTYPES_BY_NAME
 from aoti_abi.errors import InvalidProgram
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.artifacts.anomaly import Anomaly
+from aoti_inspect.artifacts.external_weights import (
+    ExternalWeights,
+    MissingWeights,
+    TensorWeights,
+    WeightTensor,
+)
 from aoti_inspect.artifacts.pickle_machine import SavedTensor
 from aoti_inspect.artifacts.tensor_archive import TensorArchive
-from aoti_inspect.artifacts.weights import Weights, WeightTensor
 
 if TYPE_CHECKING:
-    from aoti_inspect.artifacts.tree import Tree
+    from aoti_inspect.artifacts.members import Members
 
 _MAX_DIMENSIONS = 64
 
@@ -28,7 +33,9 @@ class _Entry(NamedTuple):
     offset: int
 
 
-def tensor_weights(tree: Tree, folder: str, config: object, label: str, anomalies: list[Anomaly]) -> Weights:
+def tensor_weights(
+    members: Members, folder: str, config: object, label: str, anomalies: list[Anomaly]
+) -> ExternalWeights:
     """Return the weights that a configuration lists; their archives are opened when they are asked for.
 
     Raises:
@@ -36,22 +43,18 @@ def tensor_weights(tree: Tree, folder: str, config: object, label: str, anomalie
     """
     entries = _parse(config, label)
     if not entries:
-        return Weights("none")
-    members = {entry.file: f"{folder}{entry.file}" for entry in entries.values()}
-    present = set(tree.names())
-    absent = sorted(file for file, member in members.items() if member not in present)
+        return ExternalWeights()
+    files = {entry.file: f"{folder}{entry.file}" for entry in entries.values()}
+    absent = sorted(file for file, member in files.items() if not members.has(member))
     if absent:
-        message = f"{len(absent)} of {len(members)} weight files are missing, first {absent[0]!r}"
+        message = f"{len(absent)} of {len(files)} weight files are missing, first {absent[0]!r}"
         anomalies.append(Anomaly("missing-weight-keys", message, tuple(absent)))
-        return Weights("missing", f"{folder}{absent[0]}", automatic=False)
-    reader = _Reader(tree, members, entries, label)
-    return Weights(
-        "tensors",
+        return MissingWeights(f"{folder}{absent[0]}", automatic=False)
+    return TensorWeights(
         label,
-        size=sum(tree.size(member) for member in members.values()),
+        _Reader(members, files, entries, label),
+        size=sum(members.size(member) for member in files.values()),
         automatic=False,
-        tensors=reader.tensors,
-        storage=reader.storage,
     )
 
 
@@ -81,9 +84,11 @@ def _numbers(values: list[object], fqn: str, label: str) -> tuple[int, ...]:
 class _Reader:
     """Opens the archives when something of theirs is asked for."""
 
-    def __init__(self, tree: Tree, members: dict[str, str], entries: dict[str, _Entry], label: str) -> None:
-        self._tree = tree
+    def __init__(
+        self, members: Members, files: dict[str, str], entries: dict[str, _Entry], label: str
+    ) -> None:
         self._members = members
+        self._files = files
         self._entries = entries
         self._label = label
         self._described: dict[str, SavedTensor] = {}
@@ -117,10 +122,9 @@ class _Reader:
         if file not in self._described:
             content = self._open(file).content
             if not isinstance(content, SavedTensor):
-                raise InvalidProgram("it is not one tensor", path=self._tree.label(self._members[file]))
+                raise InvalidProgram("it is not one tensor", path=self._members.label(self._files[file]))
             self._described[file] = content
         return self._described[file]
 
     def _open(self, file: str) -> TensorArchive:
-        member = self._members[file]
-        return TensorArchive(self._tree.read(member), self._tree.label(member))
+        return TensorArchive(self._members.open(self._files[file]))

@@ -6,11 +6,15 @@ from aoti_abi.codes import dtype_name
 from aoti_abi.errors import InvalidProgram, NotSupported
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.artifacts.anomaly import Anomaly
-from aoti_inspect.artifacts.artifact import NamedBlob, Value
-from aoti_inspect.artifacts.segments import read_segments, tensor_container
+from aoti_inspect.artifacts.artifact import Artifact
+from aoti_inspect.artifacts.program import NamedBlob, Value
+from aoti_inspect.artifacts.segmented_file import open_tensors, read_segments
+from aoti_inspect.wording import counted, sized
 
 if TYPE_CHECKING:
     from aoti_inspect.artifacts.flatbuffer import CheckedTable
+    from aoti_inspect.artifacts.sidecars import Beside
+    from aoti_inspect.source import Source
 
 # Field slots of flat_tensor.fbs; they differ from those of the program's tables of the same names.
 _FILE_VERSION, _FILE_SEGMENTS, _FILE_NAMED_DATA = range(3)
@@ -30,37 +34,55 @@ class TensorFile(NamedTuple):
     anomalies: tuple[Anomaly, ...]
 
 
-def read_tensor_file(view: memoryview, name: str) -> TensorFile:
+def read_ptd(source: Source, beside: Beside) -> Artifact:  # noqa: ARG001 - nothing lies beside it
+    """Read a ``.ptd`` by itself; it holds no plugin that anything says how to call.
+
+    Raises:
+        InvalidProgram, NotSupported: as `read_tensor_file`.
+    """
+    content = read_tensor_file(source)
+    anomalies = list(content.anomalies)
+    named = merge_named_data(list(content.blobs), anomalies)
+    total = sum(blob.size for blob in named.values())
+    return Artifact(
+        source.name,
+        "ptd",
+        {},
+        anomalies=tuple(anomalies),
+        summary=(("named data", f"{counted(len(named), 'key')}, {sized(total)}"),),
+        named_data=named,
+        opened=(source,),
+    )
+
+
+def read_tensor_file(source: Source) -> TensorFile:
     """Read a ``.ptd`` without touching its data.
 
     Raises:
         InvalidProgram: it is damaged or cut short.
         NotSupported: it has another version.
     """
-    container = tensor_container(view, name)
-    root = container.buffer.root()
+    file, name = open_tensors(source), source.name
+    root = file.buffer.root()
     version = root.integer(_FILE_VERSION, "u32")
     if version > 0:
         raise NotSupported(f"this .ptd has version {version}; only 0 is known", path=name)
-    segments = read_segments(container, root, _FILE_SEGMENTS)
+    segments = read_segments(file, root, _FILE_SEGMENTS)
     blobs = []
     for index, table in enumerate(root.tables(_FILE_NAMED_DATA, "named data")):
         key = table.text(_NAMED_KEY, "key")
         segment = table.integer(_NAMED_SEGMENT, "u32")
         blobs.append(
-            named_blob(view, name, segments, index=index, key=key, segment=segment, layout=_layout(table))
+            named_blob(source, segments, index=index, key=key, segment=segment, layout=_layout(table))
         )
     anomalies: tuple[Anomaly, ...] = ()
-    if container.trailing:
-        anomalies = (
-            Anomaly("trailing-data", f"{container.trailing} bytes follow the data of {name}", (name,)),
-        )
+    if file.trailing:
+        anomalies = (Anomaly("trailing-data", f"{file.trailing} bytes follow the data of {name}", (name,)),)
     return TensorFile(tuple(blobs), anomalies)
 
 
 def named_blob(
-    view: memoryview,
-    name: str,
+    source: Source,
     segments: tuple[tuple[int, int], ...],
     *,
     index: int,
@@ -69,6 +91,7 @@ def named_blob(
     layout: Value | None = None,
 ) -> NamedBlob:
     """Return one piece of named data, after checking that its segment exists."""
+    name = source.name
     if not key:
         raise InvalidProgram(f"piece {index} of the named data has no key", path=name)
     if segment >= len(segments):
@@ -76,7 +99,19 @@ def named_blob(
             f"the named data {key!r} is in segment {segment}, but there are {len(segments)}", path=name
         )
     start, size = segments[segment]
-    return NamedBlob(key, name, start, size, view, layout)
+    return NamedBlob(key, name, start, size, source, layout)
+
+
+def merge_named_data(blobs: list[NamedBlob], anomalies: list[Anomaly]) -> dict[str, NamedBlob]:
+    """Return the named data by key, the first of two with one key, and note keys that are there twice."""
+    named: dict[str, NamedBlob] = {}
+    for blob in blobs:
+        first = named.setdefault(blob.key, blob)
+        if first is not blob:
+            where = first.origin if first.origin == blob.origin else f"{first.origin} and {blob.origin}"
+            message = f"the key {blob.key!r} is there twice, in {where}: ExecuTorch refuses to load that"
+            anomalies.append(Anomaly("duplicate-key", message, (blob.key,)))
+    return named
 
 
 def _layout(table: CheckedTable) -> Value | None:

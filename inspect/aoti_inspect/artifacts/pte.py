@@ -2,50 +2,104 @@
 
 from __future__ import annotations
 
-from functools import partial
+import os
 
 from aoti_abi.codes import DEVICE_NAMES, dtype_name
 from aoti_abi.errors import AotiError, InvalidProgram, NotFound, NotSupported
 from aoti_abi.payload import MAGIC_PREFIX, parse_payload
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.artifacts.anomaly import Anomaly
-from aoti_inspect.artifacts.artifact import Artifact, Delegate, Model, Plugin
+from aoti_inspect.artifacts.artifact import Artifact, Model
 from aoti_inspect.artifacts.declared_inputs import declared_inputs
-from aoti_inspect.artifacts.ptd import named_blob, read_tensor_file
+from aoti_inspect.artifacts.external_weights import (
+    BlobWeights,
+    ExternalWeights,
+    MissingWeights,
+    TensorWeights,
+    WeightTensor,
+)
+from aoti_inspect.artifacts.plugin import ArtifactPlugin
+from aoti_inspect.artifacts.program import Delegate
+from aoti_inspect.artifacts.ptd import merge_named_data, named_blob, read_tensor_file
 from aoti_inspect.artifacts.pte_method import read_method
-from aoti_inspect.artifacts.segments import program_container, read_segments
-from aoti_inspect.artifacts.weights import Location, Weights, WeightTensor
+from aoti_inspect.artifacts.segmented_file import open_program, read_segments
+from aoti_inspect.source import open_file
 from aoti_inspect.text import decode
 from aoti_inspect.wording import counted, sized
 
 if TYPE_CHECKING:
     from aoti_abi.payload import Payload
-    from aoti_inspect.artifacts.artifact import NamedBlob
     from aoti_inspect.artifacts.flatbuffer import CheckedTable
-    from aoti_inspect.artifacts.mapped import Source
+    from aoti_inspect.artifacts.program import NamedBlob
     from aoti_inspect.artifacts.pte_method import DelegateRecord, Method
+    from aoti_inspect.artifacts.sidecars import Beside
+    from aoti_inspect.source import Source
 
 # Field slots of the table Program.
 _VERSION, _PLANS, _, _INLINE_DATA, _SEGMENTS, _, _, _NAMED_DATA = range(8)
 
 #: Backends that are known to hand over AOTInductor plugins.
 AOTI_BACKENDS = frozenset(("CudaBackend", "AotiBackend", "MetalBackend"))
+#: What ExecuTorch's exporter calls a backend's data: ``aoti_<device>_blob``.
+_SHARED_NAMES = ("aoti_cuda_blob.ptd", "aoti_metal_blob.ptd", "aoti_cpu_blob.ptd")
 _LONGEST_KEYS = 4096
 
 
 class _Program(NamedTuple):
-    """A program's parts that its delegates refer to, and what was found wrong so far.
+    """A program's parts that its delegates refer to, and what was found wrong so far."""
 
-    ``places`` says where the program and its data files lie, by name; those in memory alone are not in it.
-    """
-
-    name: str
-    view: memoryview
-    places: dict[str, Location]
+    source: Source
     root: CheckedTable
     segments: tuple[tuple[int, int], ...]
     named: dict[str, NamedBlob]
     anomalies: list[Anomaly]
+
+
+def read_pte(source: Source, beside: Beside) -> Artifact:
+    """Read a ``.pte`` with its ``.ptd`` files: those that were named, else those beside it that fit.
+
+    Raises:
+        InvalidProgram, NotSupported: as `read_program`.
+        AotiError: a ``.ptd`` file can't be opened.
+    """
+    neighbours = beside.neighbours
+    named = beside.data is not None
+    names = _own_tensor_files(beside) if beside.data is None else beside.data
+    opened: list[Source] = []
+    try:
+        opened.extend(open_file(name) if named else neighbours.open(name) for name in names)
+        artifact = read_program(source, tuple(opened))
+        if not named and not names and _lacks_data(artifact):
+            shared = [name for name in neighbours.beside(beside.name) if _base(name) in _SHARED_NAMES]
+            opened.extend(neighbours.open(name) for name in shared)
+            artifact = read_program(source, tuple(opened))
+    except BaseException:
+        for item in opened:
+            item.close()
+        raise
+    return artifact
+
+
+def _own_tensor_files(beside: Beside) -> list[str]:
+    """Return the ``.ptd`` files beside a program that carry its name: ``STEM.ptd``, ``STEM.KEY.ptd``."""
+    stem = os.path.splitext(_base(beside.name))[0]
+    return [
+        name
+        for name in beside.neighbours.beside(beside.name)
+        if name.endswith(".ptd") and _base(name).startswith(f"{stem}.")
+    ]
+
+
+def _base(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _lacks_data(artifact: Artifact) -> bool:
+    """Return whether a program names data that is not in it, so that it pays to look for a shared file."""
+    missing = any(plugin.weights.kind == "missing" for plugin in artifact.plugins)
+    return missing or any(
+        isinstance(error, NotFound) for model in artifact.models.values() for error in model.problems
+    )
 
 
 def read_program(source: Source, tensor_files: tuple[Source, ...]) -> Artifact:
@@ -55,29 +109,26 @@ def read_program(source: Source, tensor_files: tuple[Source, ...]) -> Artifact:
         InvalidProgram: it is damaged or cut short.
         NotSupported: it has another version.
     """
-    name, view = source.name, source.view
-    container = program_container(view, name)
-    root = container.buffer.root()
+    name = source.name
+    file = open_program(source)
+    root = file.buffer.root()
     version = root.integer(_VERSION, "u32")
     if version > 0:
         raise NotSupported(f"this program has version {version}; only 0 is known", path=name)
     anomalies: list[Anomaly] = []
-    if container.trailing and container.base:
-        anomalies.append(Anomaly("trailing-data", f"{container.trailing} bytes follow the program's data"))
-    segments = read_segments(container, root, _SEGMENTS)
+    if file.trailing and file.base:
+        anomalies.append(Anomaly("trailing-data", f"{file.trailing} bytes follow the program's data"))
+    segments = read_segments(file, root, _SEGMENTS)
     blobs = [
-        named_blob(
-            view, name, segments, index=index, key=table.text(0, "key"), segment=table.integer(1, "u32")
-        )
+        named_blob(source, segments, index=index, key=table.text(0, "key"), segment=table.integer(1, "u32"))
         for index, table in enumerate(root.tables(_NAMED_DATA, "named data"))
     ]
-    for file in tensor_files:
-        content = read_tensor_file(file.view, file.name)
+    for tensors in tensor_files:
+        content = read_tensor_file(tensors)
         blobs.extend(content.blobs)
         anomalies.extend(content.anomalies)
     named = merge_named_data(blobs, anomalies)
-    places = {file.name: file.place for file in (source, *tensor_files) if file.place is not None}
-    program = _Program(name, view, places, root, segments, named, anomalies)
+    program = _Program(source, root, segments, named, anomalies)
     models: dict[str, Model] = {}
     for plan in root.tables(_PLANS, "methods"):
         method = read_method(plan, name)
@@ -97,30 +148,18 @@ def read_program(source: Source, tensor_files: tuple[Source, ...]) -> Artifact:
         models,
         anomalies=tuple(anomalies),
         summary=_summary(models, named),
-        companions=tuple(file.name for file in tensor_files),
+        companions=tuple(tensors.name for tensors in tensor_files),
         named_data=named,
-        sources=(source, *tensor_files),
+        opened=(source, *tensor_files),
     )
 
 
-def merge_named_data(blobs: list[NamedBlob], anomalies: list[Anomaly]) -> dict[str, NamedBlob]:
-    """Return the named data by key, the first of two with one key, and note keys that are there twice."""
-    named: dict[str, NamedBlob] = {}
-    for blob in blobs:
-        first = named.setdefault(blob.key, blob)
-        if first is not blob:
-            where = first.origin if first.origin == blob.origin else f"{first.origin} and {blob.origin}"
-            message = f"the key {blob.key!r} is there twice, in {where}: ExecuTorch refuses to load that"
-            anomalies.append(Anomaly("duplicate-key", message, (blob.key,)))
-    return named
-
-
 def _model(program: _Program, method: Method) -> Model:
-    plugins: list[Plugin] = []
+    plugins: list[ArtifactPlugin] = []
     others: list[str] = []
     problems: list[AotiError] = []
     for index, record in enumerate(method.delegates):
-        where = f"{program.name}!{method.name}"
+        where = f"{program.source.name}!{method.name}"
         try:
             data = _payload_bytes(program, record, where)
             payload = _aoti_payload(program, record, data)
@@ -156,7 +195,7 @@ def _payload_bytes(program: _Program, record: DelegateRecord, where: str) -> mem
                 path=where,
             )
         start, size = program.segments[record.data_index]
-        return program.view[start : start + size]
+        return program.source.part(start, size, where).view()
     if record.data_index < 0:
         return memoryview(b"")
     inline = program.root.table_in(_INLINE_DATA, record.data_index, "inline data")
@@ -180,7 +219,7 @@ def _aoti_payload(program: _Program, record: DelegateRecord, data: memoryview) -
     return parse_payload(data, method_name)
 
 
-def _plugins(program: _Program, method: Method, number: int, payload: Payload) -> list[Plugin]:
+def _plugins(program: _Program, method: Method, number: int, payload: Payload) -> list[ArtifactPlugin]:
     record = method.delegates[number]
     inputs = declared_inputs(method.inputs, record.calls)
     delegate = Delegate(number, record.id, record.compile_specs, payload, record.calls, inputs)
@@ -196,51 +235,39 @@ def _plugins(program: _Program, method: Method, number: int, payload: Payload) -
             )
         gpu = f"(sm_{variant.target_sm}{' fallback' if variant.fallback_only else ''})"
         plugins.append(
-            Plugin(
-                f"{program.name}!{label}{gpu if len(payload.variants) > 1 else ''}",
+            ArtifactPlugin(
+                f"{program.source.name}!{label}{gpu if len(payload.variants) > 1 else ''}",
                 method.name,
-                blob.size,
-                partial(_view, blob),
+                blob,
                 weights=weights,
                 delegate=delegate,
                 variant=variant,
-                location=_location(program, blob),
             )
         )
     return plugins
 
 
-def _view(blob: NamedBlob) -> memoryview:
-    return blob.view
-
-
-def _location(program: _Program, blob: NamedBlob) -> Location | None:
-    place = program.places.get(blob.origin)
-    return None if place is None else Location(place.path, place.offset + blob.offset, blob.size)
-
-
-def _weights(program: _Program, payload: Payload) -> Weights:
+def _weights(program: _Program, payload: Payload) -> ExternalWeights:
     named = program.named
     if payload.kind == "fqn":
         return _fqn_weights(named, payload, program.anomalies)
     key = payload.weights_key
     if not key:
-        return Weights("none")
+        return ExternalWeights()
     blob = named.get(key)
     if blob is None:
-        return Weights("missing", key)
-    location = _location(program, blob)
-    return Weights("blob", key, size=blob.size, location=location, blob=lambda: blob.view)
+        return MissingWeights(key)
+    return BlobWeights(blob, automatic=True)
 
 
-def _fqn_weights(named: dict[str, NamedBlob], payload: Payload, anomalies: list[Anomaly]) -> Weights:
+def _fqn_weights(named: dict[str, NamedBlob], payload: Payload, anomalies: list[Anomaly]) -> ExternalWeights:
     if not payload.weights:
-        return Weights("none")
+        return ExternalWeights()
     absent = sorted({entry.key for entry in payload.weights if entry.key not in named})
     if absent:
         message = f"{len(absent)} of {len(payload.weights)} weights are in no named data, first {absent[0]!r}"
         anomalies.append(Anomaly("missing-weight-keys", message, tuple(absent)))
-        return Weights("missing", absent[0])
+        return MissingWeights(absent[0])
     for entry in payload.weights:
         if named[entry.key].size != entry.nbytes:
             message = (
@@ -260,13 +287,23 @@ def _fqn_weights(named: dict[str, NamedBlob], payload: Payload, anomalies: list[
         )
         for entry in payload.weights
     )
-    return Weights(
-        "tensors",
-        f"{len(tensors)} named weights",
-        size=sum({tensor.storage: tensor.storage_nbytes for tensor in tensors}.values()),
-        tensors=lambda: tensors,
-        storage=lambda key: named[key].view,
-    )
+    size = sum({tensor.storage: tensor.storage_nbytes for tensor in tensors}.values())
+    store = _NamedTensors(tensors, named)
+    return TensorWeights(f"{len(tensors)} named weights", store, size=size, automatic=True)
+
+
+class _NamedTensors:
+    """Tensors that are named data; see `external_weights.TensorStore`."""
+
+    def __init__(self, tensors: tuple[WeightTensor, ...], named: dict[str, NamedBlob]) -> None:
+        self._tensors = tensors
+        self._named = named
+
+    def tensors(self) -> tuple[WeightTensor, ...]:
+        return self._tensors
+
+    def storage(self, key: str) -> memoryview:
+        return self._named[key].view()
 
 
 def _summary(models: dict[str, Model], named: dict[str, NamedBlob]) -> tuple[tuple[str, str], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aoti_abi.codes import device_name, dtype_name
 from aoti_abi.errors import InvalidProgram
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
-from aoti_inspect.artifacts.artifact import Argument, Value
+from aoti_inspect.artifacts.program import Argument, Value
 
 if TYPE_CHECKING:
     from aoti_inspect.artifacts.flatbuffer import CheckedTable

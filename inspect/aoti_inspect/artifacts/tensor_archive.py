@@ -7,8 +7,12 @@ storage (``torch/serialization.py``).
 from __future__ import annotations
 
 from aoti_abi.errors import InvalidProgram, NotSupported
+from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.artifacts.pickle_machine import Interpreter
 from aoti_inspect.artifacts.zip_archive import ZipArchive
+
+if TYPE_CHECKING:
+    from aoti_inspect.source import Source
 
 #: A description of tensors; their data is not in it.
 _MAX_PICKLE = 16 << 20
@@ -25,9 +29,9 @@ class TensorArchive:
         NotSupported: it holds something else than tensors in plain containers, or is big-endian.
     """
 
-    def __init__(self, view: memoryview, name: str) -> None:
-        self._archive = ZipArchive(view, name)
-        self._name = name
+    def __init__(self, source: Source) -> None:
+        name = source.name
+        self._archive = ZipArchive(source)
         pickles = [member for member in self._archive.names() if member.endswith("/data.pkl")]
         if len(pickles) != 1:
             raise InvalidProgram("this is not what torch.save writes: it has no data.pkl", path=name)

@@ -1,4 +1,4 @@
-"""Members of a zip archive as memory: stored ones are parts of the file, others inflated when asked."""
+"""Members of a zip archive: stored ones are ranges of the file, others are inflated when asked for."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ import struct
 from aoti_abi.errors import InvalidProgram, NotFound, NotSupported
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.artifacts.zip_directory import DEFLATED, STORED, read_directory
+from aoti_inspect.source import BufferSource
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.artifacts.zip_directory import Directory, Member
+    from aoti_inspect.source import Location, Source
 
 _LOCAL = struct.Struct("<4s5H3I2H")
 _LOCAL_SIGNATURE = b"PK\x03\x04"
 _ENCRYPTED = 1
 _SIZES_FOLLOW = 8
+#: How much of a compressed member is read at once, bytes.
+_CHUNK = 1 << 18
 _METHODS = {
     1: "Shrink",
     6: "Implode",
@@ -47,10 +51,10 @@ class ZipArchive:
         directory: its table of contents.
     """
 
-    def __init__(self, view: memoryview, name: str) -> None:
-        self.name = name
-        self.directory: Directory = read_directory(view, name)
-        self._view = view
+    def __init__(self, source: Source) -> None:
+        self.name = source.name
+        self.directory: Directory = read_directory(source)
+        self._source = source
         self._inflated = 0
 
     def __contains__(self, member: object) -> bool:
@@ -72,7 +76,7 @@ class ZipArchive:
             raise NotFound(f"there is no member {name!r}", path=self.name) from None
 
     def read(self, name: str, *, limit: int | None = None, verify: bool | None = None) -> memoryview:
-        """Return a member's bytes: a part of the archive's own if it is stored, a private copy if deflated.
+        """Return a member's bytes: a part of the mapped archive if it is stored and large, else a copy.
 
         Args:
             name: the member.
@@ -93,11 +97,25 @@ class ZipArchive:
         packed = self._packed(member)
         if member.method == DEFLATED:
             return self._inflate(member, packed)
-        if verify or (verify is None and member.size <= CHECKED_WHEN_READ):
-            self._check(member, packed)
-        return packed
+        small = member.size <= CHECKED_WHEN_READ
+        view = memoryview(packed.read(0, packed.size)) if small else packed.view()
+        if verify or (verify is None and small):
+            self._check(member, view)
+        return view
 
-    def pieces(self, name: str, size: int) -> Iterator[memoryview | bytes]:
+    def open(self, name: str) -> Source:
+        """Return a member's bytes as a source: a range of the archive if it is stored; that is not verified.
+
+        Raises:
+            NotFound, InvalidProgram, NotSupported: as `read`.
+        """
+        member = self.member(name)
+        packed = self._packed(member)
+        if member.method == STORED:
+            return packed
+        return BufferSource(self._inflate(member, packed), packed.name)
+
+    def pieces(self, name: str, size: int) -> Iterator[bytes]:
         """Yield a member's bytes, ``size`` at a time, without ever holding more; nothing is verified.
 
         Raises:
@@ -106,27 +124,32 @@ class ZipArchive:
         member = self.member(name)
         packed = self._packed(member)
         if member.method == STORED:
-            yield from (packed[start : start + size] for start in range(0, len(packed), size))
+            yield from _chunks(packed, size)
             return
         import zlib
 
         engine = zlib.decompressobj(-15)
         try:
-            piece = engine.decompress(packed, size)
-            while piece:
+            for chunk in _chunks(packed, _CHUNK):
+                rest = chunk
+                while rest and not engine.eof:
+                    piece = engine.decompress(rest, size)
+                    rest = engine.unconsumed_tail
+                    if piece:
+                        yield piece
+            while piece := engine.decompress(engine.unconsumed_tail, size):
                 yield piece
-                piece = engine.decompress(engine.unconsumed_tail, size)
         except zlib.error as error:
             raise self._damaged(member, str(error)) from None
         if not engine.eof:
             raise self._damaged(member, "they end before their end mark")
 
-    def offset(self, name: str) -> int | None:
-        """Return where a stored member's bytes start in the archive, or None if it is compressed."""
+    def location(self, name: str) -> Location | None:
+        """Return where a stored member's bytes lie in a file; None if compressed, or in memory only."""
         member = self.member(name)
-        return None if member.method == DEFLATED else self._data_start(member)
+        return None if member.method == DEFLATED else self._packed(member).location
 
-    def _packed(self, member: Member) -> memoryview:
+    def _packed(self, member: Member) -> Source:
         if member.flags & _ENCRYPTED:
             raise NotSupported(
                 "it is encrypted", path=self._path(member), hint="pack it again without a password"
@@ -143,11 +166,10 @@ class ZipArchive:
                 f"it is stored, but its two sizes differ: {member.compressed} and {member.size}",
                 path=self._path(member),
             )
-        start = self._data_start(member)
-        return self._view[start : start + member.compressed]
+        return self._source.part(self._data_start(member), member.compressed, self._path(member))
 
     def _data_start(self, member: Member) -> int:
-        header = self._view[member.header_offset : member.header_offset + _LOCAL.size]
+        header = self._source.read(member.header_offset, _LOCAL.size)
         if len(header) < _LOCAL.size or header[:4] != _LOCAL_SIGNATURE:
             raise InvalidProgram(
                 f"there is no local header at byte {member.header_offset}, where the directory says it is",
@@ -157,7 +179,7 @@ class ZipArchive:
         flags, method = fields[2:4]
         compressed, size, name_length, extra_length = fields[7:11]
         name_start = member.header_offset + _LOCAL.size
-        local_name = decode(bytes(self._view[name_start : name_start + name_length]))
+        local_name = decode(self._source.read(name_start, name_length))
         if local_name != member.name:
             raise InvalidProgram(
                 f"its local header calls it {local_name!r}: readers would disagree on what it is",
@@ -178,7 +200,7 @@ class ZipArchive:
             )
         return start
 
-    def _inflate(self, member: Member, packed: memoryview) -> memoryview:
+    def _inflate(self, member: Member, packed: Source) -> memoryview:
         import zlib
 
         if member.size > member.compressed * _MAX_RATIO + _MAX_RATIO:
@@ -195,11 +217,15 @@ class ZipArchive:
             )
         self._inflated += member.size
         engine = zlib.decompressobj(-15)
+        data = bytearray()
         try:
-            data = engine.decompress(packed, member.size + 1)
+            for chunk in _chunks(packed, _CHUNK):
+                data += engine.decompress(chunk, member.size + 1 - len(data))
+                if engine.eof or len(data) > member.size:
+                    break
             # Where the output is exactly full, the end marker has not been read yet.
-            if not engine.eof and len(data) == member.size:
-                data += engine.decompress(engine.unconsumed_tail, 1)
+            if not engine.eof and len(data) <= member.size:
+                data += engine.decompress(engine.unconsumed_tail, member.size + 1 - len(data))
         except zlib.error as error:
             raise self._damaged(member, str(error)) from None
         if len(data) != member.size or not engine.eof:
@@ -208,7 +234,7 @@ class ZipArchive:
                 f"it inflates to {held} bytes instead of the {member.size} that it claims",
                 path=self._path(member),
             )
-        view = memoryview(data)
+        view = memoryview(data).toreadonly()
         self._check(member, view)
         return view
 
@@ -227,3 +253,7 @@ class ZipArchive:
 
     def _path(self, member: Member) -> str:
         return f"{self.name}!{member.name}"
+
+
+def _chunks(source: Source, size: int) -> Iterator[bytes]:
+    return (source.read(start, size) for start in range(0, source.size, size))

@@ -12,11 +12,14 @@ import stat
 import struct
 
 from aoti_abi.errors import InvalidProgram, NotSupported
-from aoti_abi.records import NamedTuple
+from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.zip_names import unsafe_reason
 from aoti_inspect.text import decode
 from aoti_inspect.wording import counted
+
+if TYPE_CHECKING:
+    from aoti_inspect.source import Source
 
 STORED = 0
 DEFLATED = 8
@@ -76,33 +79,28 @@ class Directory(NamedTuple):
     anomalies: tuple[Anomaly, ...]
 
 
-def looks_like_zip(view: memoryview) -> bool:
-    """Return whether the file starts as a zip archive does, without data before it."""
-    return view[:4] in (b"PK\x03\x04", _END_SIGNATURE)
-
-
-def has_end_record(view: memoryview) -> bool:
+def has_end_record(source: Source) -> bool:
     """Return whether there is an end record near the end: then it is a zip archive, whatever comes first."""
-    return _END_SIGNATURE in bytes(view[-_END.size - _COMMENT_MAX :])
+    return _END_SIGNATURE in _tail(source)[1]
 
 
-def read_directory(view: memoryview, name: str) -> Directory:
+def read_directory(source: Source) -> Directory:
     """Read the table of contents.
 
     Args:
-        view: the whole archive.
-        name: what to call it in messages.
+        source: the whole archive.
 
     Raises:
         InvalidProgram: there is no directory, or it lies outside the file or contradicts itself.
         NotSupported: it spans several files, or has more entries than any package.
     """
     anomalies: list[Anomaly] = []
-    end_position, comment = _find_end(view, name)
-    trailing = len(view) - end_position - _END.size - comment
+    name = source.name
+    end_position, comment = _find_end(source)
+    trailing = source.size - end_position - _END.size - comment
     if trailing:
         anomalies.append(Anomaly("trailing-data", f"{trailing} bytes follow the end of the archive"))
-    count, size, offset, directory_end = _totals(view, end_position, name)
+    count, size, offset, directory_end = _totals(source, end_position)
     if size > directory_end:
         raise InvalidProgram(
             f"the archive's directory claims {size} bytes, but only {directory_end} precede its end",
@@ -126,14 +124,19 @@ def read_directory(view: memoryview, name: str) -> Directory:
         )
     if size < count * _ENTRY.size:
         raise InvalidProgram(f"the archive claims {count} members in a directory of {size} bytes", path=name)
-    entries = _read_entries(view[start:directory_end], count, prefix, start, name)
+    entries = _read_entries(source.read(start, size), count, prefix, start, name)
     return _sort_out(entries, start, anomalies)
 
 
-def _find_end(view: memoryview, name: str) -> tuple[int, int]:
+def _tail(source: Source) -> tuple[int, bytes]:
+    """Return what may hold the end record, and where it starts."""
+    base = max(0, source.size - _END.size - _COMMENT_MAX)
+    return base, source.read(base, source.size - base)
+
+
+def _find_end(source: Source) -> tuple[int, int]:
     """Return where the end record is and its comment's length; one that ends with the file is preferred."""
-    base = max(0, len(view) - _END.size - _COMMENT_MAX)
-    tail = bytes(view[base:])
+    base, tail = _tail(source)
     best: tuple[int, int] | None = None
     position = tail.rfind(_END_SIGNATURE)
     while position >= 0:
@@ -148,34 +151,33 @@ def _find_end(view: memoryview, name: str) -> tuple[int, int]:
     if best is None:
         raise InvalidProgram(
             "this zip archive has no end record: the file was cut short",
-            path=name,
+            path=source.name,
             hint="compare its size with the original's and copy it again",
         )
     return best
 
 
-def _totals(view: memoryview, end_position: int, name: str) -> tuple[int, int, int, int]:
+def _totals(source: Source, end_position: int) -> tuple[int, int, int, int]:
     """Return number of entries, bytes and stated offset of the directory, and where it ends."""
-    fields = _END.unpack_from(view, end_position)
+    name = source.name
+    fields = _END.unpack(source.read(end_position, _END.size))
     disk, directory_disk, here, count, size, offset = fields[1:7]
     locator_position = end_position - _LOCATOR.size
-    if locator_position < 0 or view[locator_position : locator_position + 4] != _LOCATOR_SIGNATURE:
+    locator = source.read(locator_position, _LOCATOR.size)
+    if not locator.startswith(_LOCATOR_SIGNATURE):
         if disk or directory_disk or here != count:
             raise NotSupported(
                 "this is one part of a zip archive that was split over several files", path=name
             )
         return count, size, offset, end_position
-    _, _, stated, disks = _LOCATOR.unpack_from(view, locator_position)
+    _, _, stated, disks = _LOCATOR.unpack(locator)
     # Directly before its locator unless the record is extensible; the stated offset ignores leading data.
     for position in (stated, locator_position - _END64.size):
-        if (
-            0 <= position <= locator_position - _END64.size
-            and view[position : position + 4] == _END64_SIGNATURE
-        ):
+        if 0 <= position <= locator_position - _END64.size and source.read(position, 4) == _END64_SIGNATURE:
             break
     else:
         raise InvalidProgram("the archive's zip64 end record is not where its locator says", path=name)
-    values = _END64.unpack_from(view, position)
+    values = _END64.unpack(source.read(position, _END64.size))
     disk, directory_disk, here, count, size, offset = values[4:10]
     if disk or directory_disk or here != count or disks > 1:
         raise NotSupported("this is one part of a zip archive that was split over several files", path=name)
@@ -187,10 +189,7 @@ def _totals(view: memoryview, end_position: int, name: str) -> tuple[int, int, i
     return count, size, offset, position
 
 
-def _read_entries(
-    directory: memoryview, count: int, prefix: int, directory_start: int, name: str
-) -> list[Member]:
-    raw = bytes(directory)
+def _read_entries(raw: bytes, count: int, prefix: int, directory_start: int, name: str) -> list[Member]:
     entries: list[Member] = []
     position = 0
     for index in range(count):

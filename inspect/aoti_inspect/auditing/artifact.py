@@ -4,43 +4,79 @@ from __future__ import annotations
 
 from aoti_abi.errors import AotiError
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.artifacts.anomaly import Anomaly
-from aoti_inspect.artifacts.facts import read_facts
+from aoti_inspect.artifacts.facts import facts_of
 from aoti_inspect.auditing.plugin import audit_plugin
 from aoti_inspect.auditing.result import ArtifactAudit, by_gravity
-from aoti_inspect.rules.package_scope import check_package
+from aoti_inspect.facts.imports import PROXY_EXECUTOR
 
 if TYPE_CHECKING:
-    from aoti_inspect.artifacts.artifact import Artifact, Plugin
+    from aoti_inspect.artifacts.artifact import Artifact
+    from aoti_inspect.artifacts.plugin import ArtifactPlugin
     from aoti_inspect.auditing.result import PluginAudit, Settings
     from aoti_inspect.facts.records import PluginFacts
+    from aoti_inspect.findings import Finding, NotChecked
 
 
 def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
-    """Audit every plugin that can be read, and the artifact as a whole, which reports those that can't."""
+    """Audit every plugin that can be read, and the artifact as a whole, which reports those that can't.
+
+    Raises:
+        AotiError: the artifact is a plugin by itself, and can't be read.
+    """
     plugins: list[PluginAudit] = []
+    summary = artifact.summary
     for plugin in artifact.plugins:
         try:
-            facts = read_facts(plugin)
-            disagreements = _second_view(plugin, facts, settings)
-            plugins.append(audit_plugin(facts, settings, disagreements, artifact=artifact, entry=plugin))
+            facts = facts_of(plugin)
+            disagreements, rows = _second_view(plugin, facts, settings)
+            summary += rows if artifact.kind == "plugin" else ()
+            plugins.append(audit_plugin(facts, settings, disagreements, origin=plugin))
         except AotiError as error:  # noqa: PERF203 - the others are still to be audited
+            if artifact.kind == "plugin":
+                raise
+            from aoti_inspect.artifacts.anomaly import Anomaly
+
             message = f"{plugin.name}: {error.message}"
             artifact.anomalies += (Anomaly("unreadable-member", message, (plugin.name,)),)
-    findings, not_checked = check_package(artifact, settings.target, tuple(audit.facts for audit in plugins))
+    facts_of_all = tuple(audit.facts for audit in plugins)
+    findings: list[Finding] = []
+    not_checked: list[NotChecked] = []
+    if artifact.kind != "plugin" or any(_is_package(artifact, facts) for facts in facts_of_all):
+        from aoti_inspect.rules import package_rules
+        from aoti_inspect.rules.registry import PackageContext, run_rules
+
+        findings, not_checked = run_rules(
+            PackageContext(artifact, settings.target, facts_of_all), package_rules()
+        )
     return ArtifactAudit(
         artifact.path,
         artifact.kind,
         tuple(plugins),
         by_gravity(findings),
         tuple(not_checked),
-        artifact.summary,
+        summary,
     )
 
 
-def _second_view(plugin: Plugin, facts: PluginFacts, settings: Settings) -> tuple[str, ...]:
-    if not settings.second_view:
-        return ()
-    from aoti_inspect.facts.second_view import compare
+def _is_package(artifact: Artifact, facts: PluginFacts) -> bool:
+    """Whether rules about packages may find something; a plain plugin does not pay for importing them."""
+    plugin = artifact.plugins[0] if artifact.kind == "plugin" else None
+    return (
+        plugin is None
+        or plugin.weights.kind != "none"
+        or plugin.extern_nodes is not None
+        or any(symbol.name == PROXY_EXECUTOR for symbol in facts.elf.undefined)
+    )
 
-    return compare(bytes(plugin.read()), facts.elf)
+
+def _second_view(
+    plugin: ArtifactPlugin, facts: PluginFacts, settings: Settings
+) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Return where sections and dynamic linker disagree, and what only the sections tell."""
+    if not settings.second_view:
+        return (), ()
+    from aoti_inspect.facts.second_view import look
+
+    whole = plugin.location is not None and plugin.location.path == plugin.name
+    seen = look(plugin.name if whole else bytes(plugin.read()), facts.elf)
+    return seen.disagreements, seen.rows()

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 
 from aoti_abi.errors import AccessFailed, AotiError, InternalError
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.auditing.plugin import audit_plugin
+from aoti_inspect.artifacts.formats import find_format
+from aoti_inspect.artifacts.read import open_artifact
+from aoti_inspect.auditing.artifact import audit_artifact
 from aoti_inspect.auditing.result import STDIN, ArtifactAudit
 
 if TYPE_CHECKING:
@@ -19,9 +21,6 @@ if TYPE_CHECKING:
 #: What is read of standard input before it is refused, bytes: of an artifact, and of something else.
 _MOST_INPUT = 4 << 30
 _MOST_UNKNOWN_INPUT = 32 << 20
-_ELF_MAGIC = b"\x7fELF"
-#: How artifacts begin: offset and bytes.
-_MAGICS = ((0, _ELF_MAGIC), (0, b"PK"), (4, b"ET12"), (4, b"FT01"))
 
 
 def audit_path(path: str, settings: Settings) -> ArtifactAudit:
@@ -54,33 +53,8 @@ def _audit(path: str, settings: Settings) -> ArtifactAudit:
 
 
 def _audit_file(path: str, settings: Settings) -> ArtifactAudit:
-    if _starts_with_elf_magic(path):
-        from aoti_inspect.facts.plugin import read_plugin
-
-        facts = read_plugin(path)
-        if not settings.second_view:
-            return ArtifactAudit(path, "plugin", (audit_plugin(facts, settings),))
-        from aoti_inspect.facts.second_view import look
-
-        seen = look(path, facts.elf)
-        audit = audit_plugin(facts, settings, seen.disagreements)
-        return ArtifactAudit(path, "plugin", (audit,), summary=seen.rows())
-    from aoti_inspect.artifacts.read import open_artifact
-    from aoti_inspect.auditing.artifact import audit_artifact
-
     with open_artifact(path) as artifact:
         return audit_artifact(artifact, settings)
-
-
-def _starts_with_elf_magic(path: str) -> bool:
-    """Look at the first bytes; what can't be opened is left to the reader, which explains it."""
-    try:
-        if not os.path.isfile(path):
-            return False
-        with open(path, "rb") as stream:
-            return stream.read(4) == _ELF_MAGIC
-    except (OSError, ValueError):
-        return False
 
 
 @contextmanager
@@ -105,7 +79,7 @@ def _copy_standard_input(descriptor: int) -> None:
     try:
         with open(descriptor, "wb", closefd=False) as copy:
             while copied < most and (chunk := sys.stdin.buffer.read(1 << 20)):
-                if not copied and not any(chunk.startswith(magic, at) for at, magic in _MAGICS):
+                if not copied and find_format(chunk) is None:
                     most = _MOST_UNKNOWN_INPUT
                 copied += copy.write(chunk)
     except OSError as error:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.auditing.result import PluginAudit, by_gravity
 from aoti_inspect.hosts.verdicts import judge_all
-from aoti_inspect.rules import all_rules, plugin_rules
-from aoti_inspect.rules.registry import Context, run_rules
+from aoti_inspect.rules import plugin_rules
+from aoti_inspect.rules.registry import PluginContext, run_rules
 
 if TYPE_CHECKING:
-    from aoti_inspect.artifacts.artifact import Artifact, Plugin
+    from aoti_inspect.artifacts.plugin import ArtifactPlugin
     from aoti_inspect.auditing.result import Settings
     from aoti_inspect.facts.records import PluginFacts
 
@@ -19,8 +19,7 @@ def audit_plugin(
     settings: Settings,
     disagreements: tuple[str, ...] = (),
     *,
-    artifact: Artifact | None = None,
-    entry: Plugin | None = None,
+    origin: ArtifactPlugin | None = None,
 ) -> PluginAudit:
     """Judge the hosts and evaluate the rules.
 
@@ -28,11 +27,10 @@ def audit_plugin(
         facts: what was read of the plugin.
         settings: what to check it against.
         disagreements: what the section-based view says differently, if that was asked for.
-        artifact: the package that it lies in; None for a plugin by itself.
-        entry: its place in that package; None for a plugin by itself.
+        origin: the plugin in its package; None for a plugin by itself.
     """
     verdicts = judge_all(facts, settings.hosts, settings.target)
     required = tuple(verdict for verdict in verdicts if verdict.host in settings.required)
-    context = Context(facts, settings.target, required, disagreements, artifact, entry)
-    findings, not_checked = run_rules(context, plugin_rules() if artifact is None else all_rules())
+    context = PluginContext(facts, settings.target, required, disagreements, origin)
+    findings, not_checked = run_rules(context, plugin_rules())
     return PluginAudit(facts, by_gravity(findings), tuple(not_checked), verdicts)

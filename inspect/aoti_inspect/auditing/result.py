@@ -6,15 +6,19 @@ from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.findings import SEVERITIES
 
 if TYPE_CHECKING:
+    from typing import Literal
+
     from aoti_abi.errors import AotiError
     from aoti_inspect.facts.records import PluginFacts
     from aoti_inspect.facts.target import Target
     from aoti_inspect.findings import Finding, HostVerdict, NotChecked, Severity
 
+    ExitCode = Literal[0, 1, 2, 3]
+
 #: The path that stands for standard input.
 STDIN = "-"
 #: The format of `aoti_inspect.reports.json_report`; a change that could break a reader raises it.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Literal[1] = 1
 
 
 class Settings(NamedTuple):
@@ -34,7 +38,7 @@ class Settings(NamedTuple):
 
 
 class PluginAudit(NamedTuple):
-    """One plugin, audited. ``findings`` are in the order of their codes, the gravest severity first."""
+    """One plugin, audited. ``findings`` are in the order of their codes, the highest severity first."""
 
     facts: PluginFacts
     findings: tuple[Finding, ...]
@@ -72,12 +76,12 @@ class ArtifactAudit(NamedTuple):
         return self.not_checked + tuple(entry for plugin in self.plugins for entry in plugin.not_checked)
 
 
-def exit_code(audits: list[ArtifactAudit], fail_on: Severity | None) -> int:
+def exit_code(audits: list[ArtifactAudit], fail_on: Severity | None) -> ExitCode:
     """Return 2 if something was unreadable, else 1 for findings at or above ``fail_on``, else 3, else 0.
 
     Args:
         audits: at least one.
-        fail_on: the mildest severity that fails; None if findings never do.
+        fail_on: the lowest severity that fails; None if findings never do.
     """
     if any(audit.error is not None for audit in audits):
         return 2

@@ -7,16 +7,15 @@ import stat
 
 from aoti_abi.errors import AccessFailed, NotFound
 from aoti_abi.records import TYPE_CHECKING
+from aoti_inspect.artifacts.formats import SUFFIXES, is_artifact_name
 from aoti_inspect.auditing.result import STDIN
 
 if TYPE_CHECKING:
     from aoti_abi.errors import AotiError
 
-#: Names in a folder that are taken for artifacts; a file that is named itself is read whatever it is called.
-_SUFFIXES = (".so", ".pt2", ".pte", ".ptd", ".whl", ".zip")
 #: A folder with more artifacts than this is taken for a mistake (a file system's root, a mount).
 _LIMIT = 100_000
-#: Folders in folders in folders: more is no place to keep models.
+#: How deep folders may be nested: nobody keeps models deeper.
 _MOST_LEVELS = 200
 
 
@@ -58,15 +57,15 @@ def _expand(argument: str, *, pattern: bool) -> list[str]:
 
 def _not_there(argument: str, error: Exception) -> AotiError:
     if isinstance(error, PermissionError):
-        return AccessFailed("cannot be read", path=argument, cause=error.strerror)
+        return AccessFailed("cannot open", path=argument, cause=error.strerror)
     if any(char in argument for char in "*?["):
         return NotFound(
             "nothing matches this pattern", path=argument, hint="quote it only if it is a pattern"
         )
     if isinstance(error, FileNotFoundError):
-        return NotFound("there is no such file", path=argument)
+        return NotFound("no such file", path=argument)
     cause = getattr(error, "strerror", None) or str(error)
-    return NotFound("there is no such file", path=argument, cause=cause)
+    return NotFound("no such file", path=argument, cause=cause)
 
 
 def _glob(argument: str) -> list[str]:
@@ -75,12 +74,6 @@ def _glob(argument: str) -> list[str]:
     import glob
 
     return sorted(glob.glob(argument, recursive=True))
-
-
-def is_artifact_name(name: str) -> bool:
-    """Whether a file in a folder is taken for an artifact: ``model.so``, ``libx.so.2``, ``model.pt2``, ..."""
-    lower = name.lower()
-    return lower.endswith(_SUFFIXES) or ".so." in lower
 
 
 def _walk(folder: str) -> list[str]:
@@ -107,6 +100,6 @@ def _walk(folder: str) -> list[str]:
         raise NotFound(
             "the folder holds no artifact",
             path=folder,
-            hint=f"looked for {', '.join('*' + suffix for suffix in _SUFFIXES)} and *.so.*",
+            hint=f"looked for {', '.join('*' + suffix for suffix in SUFFIXES)} and *.so.*",
         )
     return paths

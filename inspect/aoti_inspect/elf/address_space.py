@@ -6,7 +6,7 @@ from aoti_abi.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aoti_inspect.elf.records import Segment
-    from aoti_inspect.elf.source import Source
+    from aoti_inspect.source import Source
 
 
 class AddressSpace:

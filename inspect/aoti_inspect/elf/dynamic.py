@@ -18,11 +18,13 @@ class Dynamic(NamedTuple):
     Attributes:
         values: the last value of each tag: later entries win, as in glibc's ``elf_get_dynamic_info``.
         needed: DT_NEEDED values in the file's order.
+        entries: all of them, tag and value, in the file's order.
         terminated: whether a DT_NULL was found.
     """
 
     values: dict[int, int]
     needed: tuple[int, ...]
+    entries: tuple[tuple[int, int], ...]
     terminated: bool
 
     def flags(self) -> tuple[str, ...]:
@@ -49,12 +51,14 @@ def parse_dynamic(raw: bytes, layout: elf.Layout) -> Dynamic:
     """Decode the bytes of PT_DYNAMIC; a partial last entry is left out."""
     values: dict[int, int] = {}
     needed: list[int] = []
+    entries: list[tuple[int, int]] = []
     record = layout.dynamic
     usable = len(raw) - len(raw) % record.size
     for tag, value in record.iter_unpack(raw[:usable]):
         if tag == elf.DT_NULL:
-            return Dynamic(values, tuple(needed), terminated=True)
+            return Dynamic(values, tuple(needed), tuple(entries), terminated=True)
         if tag == elf.DT_NEEDED:
             needed.append(value)
         values[tag] = value
-    return Dynamic(values, tuple(needed), terminated=False)
+        entries.append((tag, value))
+    return Dynamic(values, tuple(needed), tuple(entries), terminated=False)

@@ -123,7 +123,9 @@ DF_1_NAMES = {
 SHN_UNDEF, SHN_XINDEX = 0, 0xFFFF
 SHT_SYMTAB, SHT_NOBITS = 2, 8
 STT_OBJECT = 1
-STB_UNIQUE = 10
+STB_GLOBAL, STB_UNIQUE = 1, 10
+#: The version index of a symbol that is global and has no version.
+VER_NDX_GLOBAL = 1
 VER_FLG_BASE, VER_FLG_WEAK = 1, 2
 #: Bit of a version index that hides a definition from references without a version.
 VERSYM_HIDDEN = 0x8000

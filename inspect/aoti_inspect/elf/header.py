@@ -9,7 +9,9 @@ from aoti_inspect.elf.records import ElfHeader, Segment
 from aoti_inspect.file_kind import HEAD, describe, refusal
 
 if TYPE_CHECKING:
-    from aoti_inspect.elf.source import Source
+    from typing import Literal
+
+    from aoti_inspect.source import Source
 
 
 class Header(NamedTuple):
@@ -18,18 +20,48 @@ class Header(NamedTuple):
     Attributes:
         facts: the part that reports show.
         layout: how the file's records are laid out.
+        flags, abi_version: e_flags and the ABI version of e_ident, which mean what the machine says.
         program_offset, program_count: where the program headers are, and how many.
         section_offset, section_size, section_count, section_names: e_shoff, e_shentsize, e_shnum, e_shstrndx.
     """
 
     facts: ElfHeader
     layout: elf.Layout
+    flags: int
+    abi_version: int
     program_offset: int
     program_count: int
     section_offset: int
     section_size: int
     section_count: int
     section_names: int
+
+    @property
+    def end(self) -> int:
+        """Where the last of the header and its two tables ends: the length of a file that has them last."""
+        return max(
+            16 + self.layout.header.size,
+            self.program_offset + self.program_count * self.layout.program.size,
+            self.section_offset + self.section_count * self.section_size,
+        )
+
+    def segment_flags_offset(self, index: int) -> int:
+        """Return where in the file p_flags of a program header is, four bytes."""
+        entry = self.program_offset + index * self.layout.program.size
+        return entry + (4 if self.layout.bits == 64 else 24)
+
+
+def identify(head: bytes) -> ElfHeader | None:
+    """Decode class, byte order, type and machine from a file's first 20 bytes; None if they are not ELF's."""
+    if len(head) < 20 or not head.startswith(elf.MAGIC) or head[4] not in (1, 2) or head[5] not in (1, 2):
+        return None
+    bits: Literal[32, 64] = 64 if head[4] == 2 else 32
+    order: elf.ByteOrder = "little" if head[5] == 1 else "big"
+    type_ = int.from_bytes(head[16:18], order)
+    machine = int.from_bytes(head[18:20], order)
+    return ElfHeader(
+        bits, order, elf.ET_NAMES.get(type_, str(type_)), machine, elf.machine_name(machine, bits, order)
+    )
 
 
 def read_header(source: Source, name: str) -> Header:
@@ -41,18 +73,18 @@ def read_header(source: Source, name: str) -> Header:
     head = source.read(0, 64)
     if not head.startswith(elf.MAGIC) or len(head) < 20:
         raise refusal(describe(source.read(0, HEAD), source.size), name)
-    kind, order = head[4], head[5]
-    if kind not in (1, 2) or order not in (1, 2):
+    facts = identify(head)
+    if facts is None:
         raise InvalidProgram(
-            f"the ELF header has class {kind} and byte order {order}; both must be 1 or 2",
+            f"the ELF header has class {head[4]} and byte order {head[5]}; both must be 1 or 2",
             path=name,
             hint="the file is damaged: build or copy it again",
         )
-    layout = elf.layout(64 if kind == 2 else 32, "little" if order == 1 else "big")
+    layout = elf.layout(facts.bits, facts.byte_order)
     if len(head) < 16 + layout.header.size:
         raise refusal(describe(head, source.size), name)
     (
-        type_, machine, _, _, phoff, shoff, _, _, phentsize, phnum, shentsize, shnum, shstrndx,
+        _, _, _, _, phoff, shoff, flags, _, phentsize, phnum, shentsize, shnum, shstrndx,
     ) = layout.header.unpack_from(head, 16)  # fmt: skip
     if phnum and phentsize != layout.program.size:
         raise InvalidProgram(
@@ -64,14 +96,7 @@ def read_header(source: Source, name: str) -> Header:
         first = source.read(shoff, layout.section.size)
         if len(first) == layout.section.size:
             phnum = layout.section.unpack(first)[7]
-    facts = ElfHeader(
-        layout.bits,
-        layout.byte_order,
-        elf.ET_NAMES.get(type_, str(type_)),
-        machine,
-        elf.machine_name(machine, layout.bits, layout.byte_order),
-    )
-    return Header(facts, layout, phoff, phnum, shoff, shentsize, shnum, shstrndx)
+    return Header(facts, layout, flags, head[8], phoff, phnum, shoff, shentsize, shnum, shstrndx)
 
 
 def read_segments(source: Source, header: Header, name: str) -> tuple[Segment, ...]:

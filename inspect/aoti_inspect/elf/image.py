@@ -18,15 +18,15 @@ from aoti_inspect.elf.dynamic import MAX_ENTRIES, parse_dynamic
 from aoti_inspect.elf.header import read_header, read_segments
 from aoti_inspect.elf.records import Symbol
 from aoti_inspect.elf.sections import read_sections
-from aoti_inspect.elf.source import BufferSource, Source
 from aoti_inspect.elf.strings import MAX_TABLE, StringTable
 from aoti_inspect.elf.symbol_table import SymbolTable
+from aoti_inspect.source import BufferSource, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.elf.dynamic import Dynamic
-    from aoti_inspect.elf.records import ElfFacts, Section
+    from aoti_inspect.elf.records import ElfFacts, Section, Segment
     from aoti_inspect.elf.symbols import DynamicSymbol
 
 #: Bytes that `ElfImage.contains` looks at; a plugin has about one million.
@@ -100,6 +100,17 @@ class ElfImage:
                     return True
         return False
 
+    @property
+    def dynamic_offset(self) -> int | None:
+        """Where in the file the entries of `dynamic` are; None if there are none in it."""
+        segment = self._dynamic_segment
+        # The dynamic linker goes by the segment's address and not by its offset.
+        return None if segment is None else self.space.offset_of(segment.address)
+
+    @property
+    def _dynamic_segment(self) -> Segment | None:
+        return next((item for item in reversed(self.segments) if item.type == "DYNAMIC"), None)
+
     @cached_property
     def dynamic(self) -> Dynamic | None:
         """PT_DYNAMIC; None if the file has none, or none with bytes in the file.
@@ -107,7 +118,7 @@ class ElfImage:
         Raises:
             InvalidProgram: no PT_LOAD maps it, or it has more than `MAX_ENTRIES` entries.
         """
-        segment = next((item for item in reversed(self.segments) if item.type == "DYNAMIC"), None)
+        segment = self._dynamic_segment
         if segment is None:
             return None
         if segment.file_size == 0:
@@ -116,8 +127,7 @@ class ElfImage:
                 fatal=True,
             )
             return None
-        # The dynamic linker goes by its address and not by its offset.
-        offset = self.space.offset_of(segment.address)
+        offset = self.dynamic_offset
         if offset is None:
             raise self._damaged(f"PT_DYNAMIC is at {segment.address:#x}, which no PT_LOAD maps")
         if offset != segment.offset:

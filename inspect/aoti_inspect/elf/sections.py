@@ -8,7 +8,7 @@ from aoti_inspect.elf.records import Section
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:
-    from aoti_inspect.elf.source import Source
+    from aoti_inspect.source import Source
 
 #: A linker writes some thirty; objects with a section per function, which are not loaded, have many more.
 MAX_SECTIONS = 1 << 16

@@ -84,6 +84,10 @@ class SymbolTable:
         """Bytes of one entry."""
         return self._layout.symbol.size
 
+    def offset_of(self, index: int) -> int | None:
+        """Return where in the file an entry is; None if the table or that entry is not in it."""
+        return None if self.address is None else self._space.offset_of(self.address + index * self.entry_size)
+
     # How long it is
 
     @cached_property

@@ -75,6 +75,11 @@ class SymbolVersions:
         raw = self._space.read(address + 2 * symbol, 2)
         return int.from_bytes(raw, self._layout.byte_order) if len(raw) == 2 else 1
 
+    def offset_of(self, symbol: int) -> int | None:
+        """Return where in the file DT_VERSYM's entry for a symbol is, two bytes; None if there is none."""
+        address = self._values.get(elf.DT_VERSYM)
+        return None if address is None else self._space.offset_of(address + 2 * symbol)
+
     def is_hidden(self, symbol: int) -> bool:
         """Whether a definition is hidden from references without a version (``name@VERSION``)."""
         return bool(self.raw_index(symbol) & elf.VERSYM_HIDDEN)

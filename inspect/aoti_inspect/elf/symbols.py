@@ -90,13 +90,19 @@ def binding_name(info: int) -> Binding:
     return BINDINGS.get(info >> 4, "other")
 
 
+def info_offset(layout: elf.Layout) -> int:
+    """Return where st_info is in an entry; st_name is at its beginning."""
+    return 4 if layout.bits == 64 else 12
+
+
 _NOT_ZERO = bytes(value > 0 for value in range(256))
 
 
 def read_columns(raw: bytes, layout: elf.Layout) -> Columns:
     """Split the bytes of a symbol table, whole entries, into columns."""
     step = layout.symbol.size
-    info_at, section_at = (4, 6) if layout.bits == 64 else (12, 14)
+    info_at = info_offset(layout)
+    section_at = info_at + 2
     # A section number is not zero if one of its two bytes isn't.
     low, high = raw[section_at::step], raw[section_at + 1 :: step]
     either = int.from_bytes(low, "little") | int.from_bytes(high, "little")

@@ -13,9 +13,12 @@ from __future__ import annotations
 import struct
 from itertools import islice
 
+from aoti_abi.errors import AotiError
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf.format import EM_CUDA, MAGIC
+from aoti_inspect.elf.header import identify, read_header
 from aoti_inspect.facts.records import GpuImage
+from aoti_inspect.source import BufferSource
 from aoti_inspect.text import decode
 
 if TYPE_CHECKING:
@@ -39,7 +42,6 @@ _FATBIN_MAGIC_BYTES = FATBIN_MAGIC.to_bytes(4, "little")
 #: kind, attributes, header bytes, payload bytes, compressed bytes, -, minor, major, architecture.
 _ENTRY = struct.Struct("<HHIQIIHHI")
 _KIND_PTX, _KIND_ELF = 1, 2
-_ELF64 = struct.Struct("<HHIQQQIHHHHHH")
 #: The identification's ABI version from which on e_flags have the architecture one byte higher.
 _ABI_V2 = 8
 _FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
@@ -134,17 +136,16 @@ def _read(image: ElfImage, offset: int, size: int) -> Iterator[GpuImage]:
 
 
 def _cubin(head: bytes, offset: int, size: int) -> GpuImage | None:
-    if len(head) < 64 or head[4] != 2 or head[5] != 1:
+    identity = identify(head)
+    if identity is None or identity.machine != EM_CUDA:
         return None
-    _, machine, _, _, phoff, shoff, flags, _, phentsize, phnum, shentsize, shnum, _ = _ELF64.unpack_from(
-        head, 16
-    )
-    if machine != EM_CUDA:
+    try:
+        header = read_header(BufferSource(head), "a cubin")
+    except AotiError:
         return None
-    architecture = flags >> 8 & 0xFF if head[8] >= _ABI_V2 else flags & 0xFF
+    architecture = header.flags >> 8 & 0xFF if header.abi_version >= _ABI_V2 else header.flags & 0xFF
     # The tables of a cubin are at its end.
-    length = max(phoff + phnum * phentsize, shoff + shnum * shentsize, 64)
-    return GpuImage("cubin", architecture, None, "elf", offset, min(size, length))
+    return GpuImage("cubin", architecture, None, "elf", offset, min(size, header.end))
 
 
 def _fatbins(image: ElfImage, offset: int, size: int) -> Iterator[GpuImage]:

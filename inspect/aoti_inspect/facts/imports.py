@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from aoti_abi.hosts.torch import is_libtorch
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.symbols import PROXY_EXECUTOR as PROXY_EXECUTOR  # noqa: PLC0414 - re-exported
-from aoti_abi.torch_host import NEEDED_NAMES
 from aoti_inspect.facts.symbol_families import LIBC_OWN, family
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Imports:
 
     def __init__(self, elf: ElfFacts) -> None:
         self.needed = elf.needed
-        self.libtorch = tuple(entry for entry in elf.needed if _base_name(entry) in NEEDED_NAMES)
+        self.libtorch = tuple(filter(is_libtorch, elf.needed))
         families: dict[Family, list[Symbol]] = {}
         weak: set[Family] = set()
         required: list[Symbol] = []
@@ -84,7 +84,7 @@ class Imports:
         return name in self._names
 
     def needs_library(self, *prefixes: str) -> list[str]:
-        """Return the DT_NEEDED entries whose file name starts with one of ``prefixes``, in any folder."""
+        """Return the DT_NEEDED entries whose file name, in any folder, starts with one of ``prefixes``."""
         return [entry for entry in self.needed if _base_name(entry).startswith(prefixes)]
 
     @property

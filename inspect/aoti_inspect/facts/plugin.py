@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from aoti_abi.errors import AotiError, NotFound
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.elf.read import open_elf, open_regular
 from aoti_inspect.facts.cxx_runtime import find_cxx_runtime
 from aoti_inspect.facts.gpu_code import find_cubin_paths, find_gpu_code
 from aoti_inspect.facts.imports import Imports
@@ -20,21 +16,6 @@ if TYPE_CHECKING:
 
     from aoti_inspect.elf.image import ElfImage
     from aoti_inspect.facts.inputs import InputSpec
-
-#: What Inductor calls the metadata of ``STEM.so``: beside ``aot_compile``'s result, and for the wrapper.
-_SIDECARS = ("_metadata.json", ".wrapper_metadata.json")
-_MAX_SIDECAR = 1 << 20
-_MAX_SOURCE = 64 << 20
-
-
-def read_plugin(path: str) -> PluginFacts:
-    """Read a plugin, and the metadata that Inductor wrote beside it, if it is there.
-
-    Raises:
-        AotiError: as `open_elf` and `ElfImage.facts`.
-    """
-    with open_elf(path) as image:
-        return plugin_facts(image, metadata=_read_sidecar(image, path), sources=_read_source(path))
 
 
 def plugin_facts(
@@ -94,36 +75,3 @@ def parse_metadata(raw: bytes) -> dict[str, str] | str:
         return f"is not JSON: {error}"
     except RecursionError as error:
         return f"nests too deeply: {error}"
-
-
-def _read_source(path: str) -> tuple[bytes, ...]:
-    """Return the wrapper's C++ beside a plugin; it only adds to what is known, so no error matters."""
-    try:
-        with open(open_regular(os.path.splitext(path)[0] + ".cpp"), "rb") as stream:
-            text = stream.read(_MAX_SOURCE + 1)
-    except (AotiError, OSError):
-        return ()
-    return (text,) if len(text) <= _MAX_SOURCE else ()
-
-
-def _read_sidecar(image: ElfImage, path: str) -> dict[str, str] | None:
-    stem = os.path.splitext(path)[0]
-    for suffix in _SIDECARS:
-        sidecar = stem + suffix
-        try:
-            with open(open_regular(sidecar), "rb") as stream:
-                raw = stream.read(_MAX_SIDECAR + 1)
-        except NotFound:
-            continue
-        except (AotiError, OSError) as error:
-            reason = error.message if isinstance(error, AotiError) else error.strerror
-            image.note(f"the metadata beside the plugin ({sidecar}) cannot be read: {reason}")
-            continue
-        if len(raw) > _MAX_SIDECAR:
-            image.note(f"the metadata beside the plugin ({sidecar}) has more than {_MAX_SIDECAR} bytes")
-            continue
-        metadata = parse_metadata(raw)
-        if isinstance(metadata, dict):
-            return metadata
-        image.note(f"the metadata beside the plugin ({sidecar}) {metadata}")
-    return None

@@ -2,7 +2,7 @@
 
 Every plugin that Inductor makes has the symbol ``_binary_constants_bin_start``. What is there depends on how
 the plugin was compiled (``torch/_inductor/codecache.py`` and
-``torch/csrc/inductor/aoti_runtime/model_base.h``, PyTorch 2.2 to 2.14):
+``torch/csrc/inductor/aoti_runtime/model_base.h``, since PyTorch 2.2):
 
 * the constants themselves, up to ``_binary_constants_bin_end`` or for as many bytes as the symbol has;
 * for weights that are mapped from the file's own tail (USE_MMAP_SELF): two 64-bit words, the length of the

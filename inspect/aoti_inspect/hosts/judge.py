@@ -1,4 +1,4 @@
-"""Verdicts for hosts that are known as tables.
+"""Verdicts for hosts that are known by a description (`aoti_abi.hosts`).
 
 A plugin loads in a host if the dynamic linker can resolve each of its strong undefined symbols there. Symbols
 with a version come from the C and C++ libraries and are compared with the target; those without one come from
@@ -10,43 +10,17 @@ from __future__ import annotations
 
 from aoti_abi.features import evaluate
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
-from aoti_abi.torch_host import NEEDED_NAMES
-from aoti_abi.versions import parse_version
-from aoti_inspect.facts import imports
 from aoti_inspect.facts.predicates import missing_isa, not_a_library, refuses_its_stack, used_isa
-from aoti_inspect.facts.symbol_families import family, uses_old_string_abi
+from aoti_inspect.facts.symbol_families import uses_old_string_abi
 from aoti_inspect.facts.version_needs import newer_than
 from aoti_inspect.findings import HostVerdict
 from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
+    from aoti_abi.host_descriptor import HostDescriptor, KnownHost
     from aoti_inspect.facts.records import PluginFacts
-    from aoti_inspect.facts.symbol_families import Family
     from aoti_inspect.facts.target import Target
     from aoti_inspect.findings import Outcome
-    from aoti_inspect.hosts.tables import TableHost
-
-#: PyTorch's wheels use the C++11 std::string ABI in every build from this version on.
-CXX11_ABI_SINCE = "2.7"
-
-
-class Undefined(NamedTuple):
-    """The strong undefined symbols that a host has to provide, by family."""
-
-    by_family: dict[Family, list[str]]
-
-    def of(self, name: Family) -> list[str]:
-        """Return the symbols of one family, in the file's order."""
-        return self.by_family.get(name, [])
-
-
-def host_symbols(plugin: PluginFacts) -> Undefined:
-    """Group the strong undefined symbols that carry no version: nothing but the host provides those."""
-    groups: dict[Family, list[str]] = {}
-    for symbol in plugin.elf.undefined:
-        if symbol.binding != "weak" and symbol.version is None:
-            groups.setdefault(family(symbol.name), []).append(symbol.name)
-    return Undefined(groups)
 
 
 def lost_features(plugin: PluginFacts) -> tuple[str, ...]:
@@ -87,21 +61,19 @@ class Common(NamedTuple):
     Attributes:
         plugin, target: what is judged.
         reasons: why it would load nowhere.
-        symbols: what only a host can provide.
         lost: the features that it allows nowhere.
     """
 
     plugin: PluginFacts
     target: Target
     reasons: tuple[str, ...]
-    symbols: Undefined
     lost: tuple[str, ...]
 
 
 def for_all_hosts(plugin: PluginFacts, target: Target) -> Common:
     """Look at a plugin once, before its hosts are judged."""
     reasons = tuple(common_reasons(plugin, target))
-    return Common(plugin, target, reasons, host_symbols(plugin), lost_features(plugin))
+    return Common(plugin, target, reasons, lost_features(plugin))
 
 
 class Judgement:
@@ -144,65 +116,76 @@ class Judgement:
         )
 
 
-def judge(common: Common, host: TableHost) -> HostVerdict:
-    """Return the verdict for one host known as a table."""
+def judge(common: Common, host: KnownHost) -> HostVerdict:
+    """Return the verdict for one host known by its description."""
     found = Judgement(common)
-    plugin, target, symbols = common.plugin, common.target, common.symbols
-    asked = [*symbols.of("shim"), *symbols.of("prefixed-shim"), *symbols.of("sleef")]
-    found.missing = [name for name in asked if not host.provides(name)]
+    plugin, target = common.plugin, common.target
+    asked = plugin.imports.unversioned("shim", "prefixed-shim", "sleef")
+    provides = host.provides(plugin.elf.header.machine_name)
+    found.missing = [name for name in asked if not provides(name)]
     if found.missing:
         count = counted(len(found.missing), "symbol")
         found.reasons.append(f"{host.name} lacks {count} that the plugin calls: {listed(found.missing)}")
-    _check_cxx(found, host, symbols)
-    _check_needed(found, host, symbols)
-    _check_cuda(found, host, symbols)
-    _check_rest(found, symbols)
+    _check_libtorch_cxx(found, host)
+    _check_cxx_runtime(found, host.descriptor)
+    _check_needed(found, host.descriptor)
+    _check_cuda(found, host.descriptor)
+    _check_rest(found)
     if refuses_its_stack(target, plugin.elf):
-        if host.kind == "builtin" and plugin.elf.executable_stack:
+        if host.descriptor.clears_executable_stack and plugin.elf.executable_stack:
             found.notes.append("aoti_loader clears the executable-stack flag in its private copy")
         else:
             found.reasons.append(f"it asks for an executable stack, which glibc {target.glibc} refuses")
-    if any("proxy_executor" in name for name in symbols.of("shim")):
+    if plugin.imports.proxy_executor:
         found.notes.append("its custom operators must be registered in the host first")
     return found.verdict(host.name)
 
 
-def _check_cxx(found: Judgement, host: TableHost, symbols: Undefined) -> None:
+def _check_libtorch_cxx(found: Judgement, host: KnownHost) -> None:
+    called = found.plugin.imports.names("libtorch-c++")
+    if not called:
+        return
+    old = [name for name in called if uses_old_string_abi(name)]
+    if not host.descriptor.is_libtorch:
+        found.reasons.append(f"it calls libtorch's C++ API, which only PyTorch has: {listed(called)}")
+    elif old and host.at_least(host.descriptor.cxx11_abi_since):
+        found.reasons.append(
+            f"it was built with the old std::string ABI, {host.name} has the new one: {listed(old)}"
+        )
+    else:
+        found.unchecked.append(
+            f"it calls libtorch's C++ API, which promises nothing across versions: {listed(called)}"
+        )
+
+
+def _check_cxx_runtime(found: Judgement, host: HostDescriptor) -> None:
     plugin = found.plugin
-    libtorch = imports.names(plugin, "libtorch-c++")
-    if libtorch and host.kind != "torch":
-        found.reasons.append(f"it calls libtorch's C++ API, which only PyTorch has: {listed(libtorch)}")
-    elif libtorch:
-        old = [name for name in libtorch if uses_old_string_abi(name)]
-        if old and parse_version(host.version or "0") >= parse_version(CXX11_ABI_SINCE):
-            found.reasons.append(
-                f"it was built with the old std::string ABI, {host.name} has the new one: {listed(old)}"
-            )
-        else:
-            found.unchecked.append(
-                f"it calls libtorch's C++ API, which promises nothing across versions: {listed(libtorch)}"
-            )
     if plugin.cxx_runtime_static and plugin.elf.exports.std_strong:
         text = f"it carries and exports its own C++ runtime ({plugin.elf.exports.std_strong} symbols)"
-        if host.kind == "torch":
+        if host.cxx_runtime:
             found.reasons.append(f"{text}: two runtimes meet in one process, and creating the model crashes")
         else:
             found.notes.append(f"{text}: safe only in a process without another C++ runtime")
-    if symbols.of("c++") and not imports.needs_library(plugin, "libstdc++.so"):
+    if plugin.imports.unversioned("c++") and not plugin.imports.needs_library("libstdc++.so"):
         found.notes.append("libstdc++.so.6 must be loaded first, as aoti_loader does: it is not named")
-    if plugin.cxx_runtime == "libc++" and host.kind == "torch":
-        found.notes.append("it uses libc++, PyTorch uses libstdc++: exceptions do not cross between the two")
+    if plugin.cxx_runtime == "libc++" and host.cxx_runtime == "libstdc++":
+        found.notes.append(
+            f"it uses libc++, {host.title} uses libstdc++: exceptions do not cross between the two"
+        )
 
 
-def _check_needed(found: Judgement, host: TableHost, symbols: Undefined) -> None:
-    libtorch = [name for name in found.plugin.elf.needed if name in NEEDED_NAMES]
-    if host.kind == "torch":
-        if not libtorch and symbols.of("shim"):
+def _check_needed(found: Judgement, host: HostDescriptor) -> None:
+    libtorch = found.plugin.imports.libtorch
+    if host.is_libtorch:
+        by_path = [entry for entry in libtorch if "/" in entry]
+        if by_path:
+            found.notes.append(f"{listed(by_path)} must be the file that {host.title} itself loads")
+        if not libtorch and found.plugin.imports.unversioned("shim"):
             found.notes.append(
                 "libtorch must be in the global scope first (linked into the program, or opened "
                 "RTLD_GLOBAL), since it is not named; PyTorch's own Python loader fails on it"
             )
-    elif libtorch and host.kind == "builtin":
+    elif libtorch and host.drops_libtorch:
         found.notes.append(
             f"aoti_loader drops {listed(libtorch)} from the needed libraries of its private copy"
         )
@@ -214,26 +197,25 @@ def _check_needed(found: Judgement, host: TableHost, symbols: Undefined) -> None
 _CUDA_CODE = "aoti_torch_device_type_cuda"
 
 
-def _check_cuda(found: Judgement, host: TableHost, symbols: Undefined) -> None:
-    needed = found.plugin.elf.needed
-    if "libcuda.so.1" in needed or symbols.of("cuda-driver"):
+def _check_cuda(found: Judgement, host: HostDescriptor) -> None:
+    imports = found.plugin.imports
+    if imports.unversioned("cuda-driver") or imports.needs_library("libcuda.so"):
         found.notes.append("the NVIDIA driver (libcuda.so.1) must be installed")
-    if symbols.of("cuda-runtime") and not imports.needs_library(found.plugin, "libcudart.so"):
-        found.notes.append(
-            "it needs the CUDA build of PyTorch"
-            if host.kind == "torch"
-            else "the CUDA runtime (libcudart) must be loaded first: the plugin does not name it"
-        )
-    elif host.kind == "torch" and any("cuda" in name for name in symbols.of("shim") if name != _CUDA_CODE):
-        found.notes.append("it needs the CUDA build of PyTorch")
+    forgotten = imports.unversioned("cuda-runtime") and not imports.needs_library("libcudart.so")
+    shims = any("cuda" in name for name in imports.unversioned("shim") if name != _CUDA_CODE)
+    if host.cuda_build and (forgotten or shims):
+        found.notes.append(f"it needs {host.cuda_build}")
+    elif forgotten:
+        found.notes.append("the CUDA runtime (libcudart) must be loaded first: the plugin does not name it")
 
 
-def _check_rest(found: Judgement, symbols: Undefined) -> None:
-    """Judge symbols that no table knows: another needed library may define them, the host does not."""
-    rest = [*symbols.of("other"), *symbols.of("openmp"), *symbols.of("libc++")]
+def _check_rest(found: Judgement) -> None:
+    """Judge symbols of no known interface: another needed library may define them, the host does not."""
+    imports = found.plugin.imports
+    rest = imports.unversioned("other", "openmp", "libc++")
     if not rest:
         return
-    others = [name for name in found.plugin.elf.needed if name not in NEEDED_NAMES]
+    others = [name for name in imports.needed if name not in imports.libtorch]
     if others:
         found.unchecked.append(f"{listed(rest)} must come from {listed(others)}; --host local looks there")
     else:

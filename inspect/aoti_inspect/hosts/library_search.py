@@ -11,6 +11,7 @@ import os
 import struct
 
 from aoti_abi.records import NamedTuple
+from aoti_inspect.elf.header import identify
 
 #: Folders that glibc searches last; multiarch ones first, as Debian's glibc has them.
 _DEFAULT_FOLDERS = {
@@ -110,10 +111,8 @@ class LibrarySearch:
                 head = stream.read(20)
         except (OSError, ValueError):
             return False
-        if len(head) < 20 or head[:4] != b"\x7fELF" or head[4] not in (1, 2) or head[5] not in (1, 2):
-            return False
-        order = "<" if head[5] == 1 else ">"
-        return (32 * head[4], struct.unpack_from(f"{order}H", head, 18)[0]) == self._identity
+        found = identify(head)
+        return found is not None and (found.bits, found.machine) == self._identity
 
     def _in_cache(self, name: str) -> str | None:
         """Look ``name`` up in ld.so.cache (the format of glibc 2.2 and later, alone or after the old one)."""

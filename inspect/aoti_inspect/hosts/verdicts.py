@@ -1,9 +1,10 @@
-"""From the names of hosts to verdicts: the one place where a host's name is understood."""
+"""From the names of hosts to verdicts: the one place where it is decided how a named host is judged."""
 
 from __future__ import annotations
 
 import os
 
+from aoti_abi import hosts
 from aoti_abi.errors import AotiError, InvalidArgument, NotFound
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.findings import HostVerdict
@@ -11,39 +12,34 @@ from aoti_inspect.findings import HostVerdict
 if TYPE_CHECKING:
     from aoti_inspect.facts.records import PluginFacts
     from aoti_inspect.facts.target import Target
-    from aoti_inspect.hosts.tables import TableHost
 
+#: A plain process on this machine, with what the dynamic linker finds for the plugin.
 LOCAL = "local"
-_TORCH = "torch=="
+
+
+def default_hosts() -> tuple[str, ...]:
+    """Return the names of the hosts that an audit shows unasked."""
+    return (*hosts.audited(), LOCAL)
 
 
 def check_host_names(names: tuple[str, ...]) -> None:
     """Reject what is no host before any file is read.
 
     Raises:
-        InvalidArgument: an unknown name, or a PyTorch version that no table covers.
+        InvalidArgument: an unknown name, or a version that no table covers.
         NotFound: a path to a host that is not there.
     """
+    known = ", ".join((*hosts.spellings(), LOCAL))
     for name in names:
-        if name == LOCAL or _table(name) is not None:
+        if name == LOCAL or hosts.find(name) is not None:
             continue
         if not os.path.exists(name):
             looks_like_path = "/" in name or name.endswith(".so")
             kind = NotFound if looks_like_path else InvalidArgument
             raise kind(
                 f"no such host: {name!r}",
-                hint="write torch==X.Y, builtin, executorch, local, or the path of an ELF program or library",
+                hint=f"write {known}, or the path of an ELF program or library",
             )
-
-
-def _table(name: str) -> TableHost | None:
-    from aoti_inspect.hosts import tables
-
-    if name.startswith(_TORCH):
-        return tables.torch_host(name.removeprefix(_TORCH))
-    if name == "builtin":
-        return tables.builtin_host()
-    return tables.executorch_host() if name == "executorch" else None
 
 
 def judge_all(plugin: PluginFacts, names: tuple[str, ...], target: Target) -> tuple[HostVerdict, ...]:
@@ -56,9 +52,9 @@ def judge_all(plugin: PluginFacts, names: tuple[str, ...], target: Target) -> tu
     common = for_all_hosts(plugin, target)
     verdicts = []
     for name in names:
-        table = _table(name)
-        if table is not None:
-            verdicts.append(judge(common, table)._replace(host=name))
+        known = None if name == LOCAL else hosts.find(name)
+        if known is not None:
+            verdicts.append(judge(common, known)._replace(host=name))
             continue
         from aoti_inspect.hosts.closure import judge_files
 

@@ -20,7 +20,7 @@ _HANG = 4
 
 
 def columns(stream: TextIO | None) -> int | None:
-    """Return the width of the terminal behind a stream, or None if there is none, or it doesn't tell."""
+    """Return the width of the terminal behind a stream, or None if there is none or its width is unknown."""
     try:
         if stream is None or not stream.isatty():
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import parse_version
 from aoti_inspect.facts.compiler import fingerprint
+from aoti_inspect.reports.terminal import wrapped
 from aoti_inspect.text import printable
 from aoti_inspect.wording import counted, sized
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from aoti_inspect.auditing.result import ArtifactAudit, PluginAudit
     from aoti_inspect.facts.records import PluginFacts, Weights
     from aoti_inspect.findings import Finding, HostVerdict
+    from aoti_inspect.reports.formats import Options
 
     Paint = Callable[[str, str], str]
 
@@ -39,7 +41,23 @@ def painter(color: bool) -> Paint:
     return lambda _style, text: text
 
 
-def render(
+def render(audits: list[ArtifactAudit], options: Options) -> str:
+    """Return the report of all artifacts, each after an empty line, with a closing line that counts."""
+    color, quiet, info = options.color, options.quiet, options.info
+    lines: list[str] = []
+    for audit in audits:
+        block = list(artifact_lines(audit, color=color, quiet=quiet, verbose=options.verbose, info=info))
+        if block and lines:
+            lines.append("")
+        lines += block
+    if not quiet:
+        lines += ["", summary(audits, color=color, info=info)]
+    if options.width is not None:
+        lines = [part for line in lines for part in wrapped(line, options.width)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def artifact_lines(
     audit: ArtifactAudit, *, color: bool = False, quiet: bool = False, verbose: int = 0, info: bool = False
 ) -> Iterator[str]:
     """Yield the lines of one artifact's report.
@@ -70,19 +88,6 @@ def render(
             yield ""
         beside = audit.summary if audit.kind == "plugin" else ()
         yield from _plugin(plugin, beside, paint, hidden, quiet=quiet, verbose=verbose)
-
-
-def concise(audit: ArtifactAudit, *, info: bool = False) -> Iterator[str]:
-    """Yield one line for each finding: ``path: CODE severity: message``; those of severity info if asked."""
-    if audit.error is not None:
-        yield f"{printable(audit.path)}: unreadable: {printable(audit.error.message)}"
-    named = [(audit.path, finding) for finding in audit.findings]
-    named += [(plugin.facts.name, finding) for plugin in audit.plugins for finding in plugin.findings]
-    for name, finding in named:
-        if info or finding.severity != "info":
-            yield f"{printable(name)}: {finding.code} {finding.severity}: {printable(finding.message)}"
-    for entry in audit.all_not_checked():
-        yield f"{printable(audit.path)}: {entry.code} not checked: {printable(entry.reason)}"
 
 
 def summary(audits: list[ArtifactAudit], *, color: bool = False, info: bool = False) -> str:
@@ -204,10 +209,10 @@ def describe_weights(weights: Weights) -> str:
     if weights.kind == "none":
         return "none of its own"
     if weights.kind == "external":
-        required = f", {sized(weights.required)} wanted" if weights.required is not None else ""
+        required = f", {sized(weights.required)} expected" if weights.required is not None else ""
         return f"in a separate blob{required}"
     where = "inside the file" if weights.kind == "embedded" else f"appended at offset {weights.offset}"
-    return f"{where}, {sized(weights.size)}{', written to by runs' if weights.mutable else ''}"
+    return f"{where}, {sized(weights.size)}{', modified by runs' if weights.mutable else ''}"
 
 
 def _gpu(facts: PluginFacts) -> list[str]:
@@ -277,8 +282,8 @@ def _findings(findings: Iterable[Finding], paint: Paint, verbose: int) -> Iterat
             if len(finding.symbols) > _SYMBOLS_SHOWN:
                 more = f"and {len(finding.symbols) - _SYMBOLS_SHOWN} more in the JSON report"
                 yield f"      {paint('dim', more)}"
-        if finding.help:
-            yield f"    help: {printable(finding.help)}"
+        if finding.remedy:
+            yield f"    help: {printable(finding.remedy)}"
 
 
 def _found(audit: ArtifactAudit | PluginAudit, hidden: str, paint: Paint, verbose: int) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.rules.registry import Report
+from aoti_inspect.rules.registry import RuleResult
 from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def reports(
     found: list[Newer], what: str, limit: str, first: Callable[[str], str | None], fix: str
-) -> Iterator[Report]:
+) -> Iterator[RuleResult]:
     """Word one report for the needs that must be met, and a milder one for those that need not.
 
     Args:
@@ -36,7 +36,7 @@ def reports(
             )
             reasons.append(f"{item.need.version}{f' ({origin})' if origin else ''} {why}")
         symbols = [symbol for item in group for symbol in item.need.symbols]
-        yield Report(
+        yield RuleResult(
             f"needs {counted(len(group), 'version')} newer than the target's {what}{limit}: "
             f"{'; '.join(reasons)}" + ("; all of them weak, so it loads with a warning" if weak else ""),
             fix,

@@ -1,8 +1,9 @@
-"""The list of rules: codes, names, pages, and how a rule is written.
+"""How a rule is written, what it looks at, and the two tables that rules register in.
 
-A rule is a generator function under `rule`. Its docstring is its page: the first line says what was found,
-the rest why it matters, how it is checked, and how to fix it. Codes go by hundreds: 1 container API, 2 C++
-runtime, 3 host shims, 4 system, 5 GPU code, 6 package and weights, 7 security. A code is never reused.
+A rule is a generator function under `plugin_rule` or `package_rule`. Its docstring is its page: the first
+line says what was found, the rest why it matters, how it is checked, and how to fix it. The first digit of a
+code is its subject: 1 container API, 2 C++ runtime, 3 host functions, 4 system, 5 GPU code, 6 packages and
+weights, 7 security. A code is never reused.
 """
 
 from __future__ import annotations
@@ -12,55 +13,69 @@ from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_inspect.findings import Finding, NotChecked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from aoti_inspect.artifacts.artifact import Artifact, Plugin
+    from aoti_inspect.artifacts.artifact import Artifact
+    from aoti_inspect.artifacts.plugin import ArtifactPlugin
     from aoti_inspect.facts.records import PluginFacts
     from aoti_inspect.facts.target import Target
     from aoti_inspect.findings import HostVerdict, Severity
 
-    Check = Callable[["Context"], Iterator["Report | Unchecked"]]
+    Results = Iterator["RuleResult"] | Iterator["RuleResult | Unchecked"]
+    PluginCheck = Callable[["PluginContext"], Results]
+    PackageCheck = Callable[["PackageContext"], Results]
 
 
-class Context(NamedTuple):
-    """What a rule looks at.
+class PluginContext(NamedTuple):
+    """What a rule about a plugin looks at.
 
     Attributes:
-        plugin: the facts of one plugin.
+        facts: what was read of the plugin.
         target: where it is meant to run.
         verdicts: the hosts that it must load in, already judged.
-        disagreements: where the section table tells another story than the dynamic view, one sentence each;
-            empty also if nobody asked for that comparison.
-        artifact: what the plugin came in, for rules about packages; None for a plugin by itself.
-        entry: the plugin's place in the artifact; None where the rules look at the artifact as a whole.
-        siblings: the facts of the artifact's plugins, where the rules look at it as a whole.
+        disagreements: where the section table contradicts the dynamic segment, one sentence each; empty also
+            if that comparison was not asked for.
+        origin: the plugin in its artifact, with what comes with it (weights, operators, variant); None for a
+            plugin by itself.
     """
 
-    plugin: PluginFacts
+    facts: PluginFacts
     target: Target
-    verdicts: tuple[HostVerdict, ...]
+    verdicts: tuple[HostVerdict, ...] = ()
     disagreements: tuple[str, ...] = ()
-    artifact: Artifact | None = None
-    entry: Plugin | None = None
-    siblings: tuple[PluginFacts, ...] = ()
+    origin: ArtifactPlugin | None = None
 
 
-class Report(NamedTuple):
+class PackageContext(NamedTuple):
+    """What a rule about a package as a whole looks at.
+
+    Attributes:
+        artifact: the package, open.
+        target: where it is meant to run.
+        plugins: the facts of those of its plugins that could be read.
+    """
+
+    artifact: Artifact
+    target: Target
+    plugins: tuple[PluginFacts, ...] = ()
+
+
+class RuleResult(NamedTuple):
     """What a rule yields: a finding without the rule's own code and name.
 
     Attributes:
-        message, help, symbols: as in `Finding`.
+        message, remedy, symbols: as in `Finding`.
         severity: another severity than the rule's own, or None.
     """
 
     message: str
-    help: str | None = None
+    remedy: str | None = None
     symbols: tuple[str, ...] = ()
     severity: Severity | None = None
 
 
 class Unchecked(NamedTuple):
-    """What a rule yields when it can't tell: why, and what would make it checkable."""
+    """What a rule yields when it cannot decide: why, and what would make it checkable."""
 
     reason: str
 
@@ -71,13 +86,13 @@ class Rule(NamedTuple):
     Attributes:
         code, name: stable identifiers ("AOTI401", "executable-stack").
         severity: what its findings have unless the check says otherwise.
-        check: the generator function.
+        check: the generator function; it takes the context of the table that the rule is in.
     """
 
     code: str
     name: str
     severity: Severity
-    check: Check
+    check: Callable[..., Results]
 
     @property
     def page(self) -> str:
@@ -87,34 +102,51 @@ class Rule(NamedTuple):
         return "\n".join([lines[0], *(line[margin:] for line in lines[1:])]) if lines else ""
 
 
-RULES: dict[str, Rule] = {}
+#: The rules by code, as far as their modules are imported: ask `aoti_inspect.rules` for all of them.
+PLUGIN_RULES: dict[str, Rule] = {}
+PACKAGE_RULES: dict[str, Rule] = {}
 
 
-def rule(code: str, name: str, severity: Severity) -> Callable[[Check], Check]:
-    """Register the decorated generator function as a rule."""
+def plugin_rule(code: str, name: str, severity: Severity) -> Callable[[PluginCheck], PluginCheck]:
+    """Register the decorated generator function as a rule about a plugin, alone or in its package."""
 
-    def register(check: Check) -> Check:
-        if code in RULES or any(other.name == name for other in RULES.values()):
-            raise ValueError(f"rule {code} ({name}) is registered twice")
-        RULES[code] = Rule(code, name, severity, check)
+    def register(check: PluginCheck) -> PluginCheck:
+        _register(PLUGIN_RULES, Rule(code, name, severity, check))
         return check
 
     return register
 
 
-def find_rule(text: str) -> Rule:
+def package_rule(code: str, name: str, severity: Severity) -> Callable[[PackageCheck], PackageCheck]:
+    """Register the decorated generator function as a rule about a package as a whole."""
+
+    def register(check: PackageCheck) -> PackageCheck:
+        _register(PACKAGE_RULES, Rule(code, name, severity, check))
+        return check
+
+    return register
+
+
+def _register(table: dict[str, Rule], rule: Rule) -> None:
+    for other in (*PLUGIN_RULES.values(), *PACKAGE_RULES.values()):
+        if rule.code == other.code or rule.name == other.name:
+            raise ValueError(f"rule {rule.code} ({rule.name}) is registered twice")
+    table[rule.code] = rule
+
+
+def find_rule(text: str, rules: Mapping[str, Rule]) -> Rule:
     """Return the rule with this code or name, in any case.
 
     Raises:
         NotFound: there is none; the hint names the closest.
     """
     wanted = text.strip().lower()
-    for entry in RULES.values():
-        if wanted in (entry.code.lower(), entry.name):
-            return entry
+    for rule in rules.values():
+        if wanted in (rule.code.lower(), rule.name):
+            return rule
     import difflib
 
-    names = {label.lower(): label for entry in RULES.values() for label in (entry.code, entry.name)}
+    names = {label.lower(): label for rule in rules.values() for label in (rule.code, rule.name)}
     close = difflib.get_close_matches(wanted, names, n=1)
     hint = "`aoti-inspect rule --all` lists every rule"
     if close:
@@ -122,23 +154,29 @@ def find_rule(text: str) -> Rule:
     raise NotFound(f"no rule {text!r}", hint=hint)
 
 
-def run_rules(context: Context, rules: dict[str, Rule]) -> tuple[list[Finding], list[NotChecked]]:
-    """Evaluate rules in the order of their codes; return what they found and what they could not check."""
+def run_rules(
+    context: PluginContext | PackageContext, rules: Mapping[str, Rule]
+) -> tuple[list[Finding], list[NotChecked]]:
+    """Evaluate rules in their order; return what they found and what they could not check.
+
+    Args:
+        context: what they look at.
+        rules: `aoti_inspect.rules.plugin_rules` for a `PluginContext`, ``package_rules`` for the other.
+    """
     findings: list[Finding] = []
     unchecked: list[NotChecked] = []
-    for code in sorted(rules):
-        entry = rules[code]
-        for item in entry.check(context):
+    for rule in rules.values():
+        for item in rule.check(context):
             if isinstance(item, Unchecked):
-                unchecked.append(NotChecked(entry.code, entry.name, item.reason))
+                unchecked.append(NotChecked(rule.code, rule.name, item.reason))
             else:
                 findings.append(
                     Finding(
-                        entry.code,
-                        entry.name,
-                        item.severity or entry.severity,
+                        rule.code,
+                        rule.name,
+                        item.severity or rule.severity,
                         item.message,
-                        item.help,
+                        item.remedy,
                         tuple(sorted(set(item.symbols))),
                     )
                 )

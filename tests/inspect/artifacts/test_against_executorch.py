@@ -88,7 +88,7 @@ def ours(data: bytes) -> dict:
             }
         return {
             "methods": methods,
-            "named": {key: bytes(blob.view) for key, blob in artifact.named_data.items()},
+            "named": {key: bytes(blob.view()) for key, blob in artifact.named_data.items()},
         }
 
 
@@ -120,7 +120,7 @@ def test_tensor_files_are_read_alike(path: Path):
     cord = importlib.import_module("executorch.exir._serialize._cord")
     payload = serialize.FlatTensorSerializer().deserialize(cord.Cord(path.read_bytes()))
     with open_artifact(str(path)) as artifact:
-        found = {key: bytes(blob.view) for key, blob in artifact.named_data.items()}
+        found = {key: bytes(blob.view()) for key, blob in artifact.named_data.items()}
     assert found == {
         key: bytes(payload.buffers[entry.buffer_index]) for key, entry in payload.named_data.items()
     }

@@ -30,7 +30,7 @@ def test_plugins_metadata_and_blobs_are_written(tmp_path: Path, plugin_bytes):
     assert json.loads(Path(written[1]).read_text()) == METADATA
     assert sorted(os.listdir(tmp_path / "out" / "deep")) == sorted(map(os.path.basename, written))
     with open_artifact(written[0]) as again:
-        assert again.model().plugin.metadata() == METADATA
+        assert again.model().plugin.metadata == METADATA
         assert again.model().plugin.weights.blob() == b"w" * 10
 
 

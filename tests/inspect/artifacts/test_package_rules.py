@@ -14,12 +14,22 @@ import pytest
 
 from aoti_abi.payload import Variant
 from aoti_inspect.artifacts import open_artifact
-from aoti_inspect.artifacts.artifact import Artifact, Delegate, Model, Plugin
-from aoti_inspect.artifacts.weights import Weights, WeightTensor
+from aoti_inspect.artifacts.artifact import Artifact, Model
+from aoti_inspect.artifacts.external_weights import (
+    BlobWeights,
+    MissingWeights,
+    TensorWeights,
+    WeightTensor,
+)
+from aoti_inspect.artifacts.facts import read_facts
+from aoti_inspect.artifacts.plugin import ArtifactPlugin
+from aoti_inspect.artifacts.program import Delegate
 from aoti_inspect.auditing.artifact import audit_artifact
 from aoti_inspect.auditing.result import ArtifactAudit, Settings
 from aoti_inspect.facts.target import Target
-from aoti_inspect.rules import all_rules
+from aoti_inspect.rules import package_rules, plugin_rules
+from aoti_inspect.rules.registry import PackageContext, PluginContext, run_rules
+from aoti_inspect.source import BufferSource
 
 from .conftest import package_members, write_zip
 
@@ -199,9 +209,37 @@ def test_unsafe_names_and_links(tmp_path, plugin_bytes):
 # Rules that look at a plugin and its place together: the plugin's facts are real, the place is made to fit.
 
 
+class InMemory:
+    """Bytes, or just their number, as content of an artifact."""
+
+    name, location = "b", None
+
+    def __init__(self, data: bytes = b"", size: int | None = None):
+        self.data, self.size = data, len(data) if size is None else size
+
+    def open(self) -> BufferSource:
+        return BufferSource(self.data, self.name)
+
+    def view(self) -> memoryview:
+        return memoryview(self.data)
+
+
+class Stored:
+    """Tensors without their bytes."""
+
+    def __init__(self, *tensors: WeightTensor):
+        self._tensors = tensors
+
+    def tensors(self) -> tuple[WeightTensor, ...]:
+        return self._tensors
+
+
+def blob(size: int) -> BlobWeights:
+    return BlobWeights(InMemory(size=size), automatic=True)
+
+
 def placed(path: str, **place) -> Artifact:
-    content = memoryview(Path(path).read_bytes())
-    plugin = Plugin("m", "m", len(content), lambda: content, **place)
+    plugin = ArtifactPlugin("m", "m", InMemory(Path(path).read_bytes()), **place)
     return Artifact("m", "pt2", {"m": Model("m", (plugin,))})
 
 
@@ -213,23 +251,22 @@ def blob_plugin() -> str:
 
 @pytest.mark.parametrize(("size", "severity"), [(2687, "error"), (2688, None), (2689, "warning")])
 def test_the_size_of_a_blob(blob_plugin, size, severity):
-    from aoti_inspect.facts.plugin import read_plugin
 
-    required = read_plugin(blob_plugin).weights.required
+    required = read_facts(blob_plugin).weights.required
     assert required
-    result = audit(placed(blob_plugin, weights=Weights("blob", "b", size=required + size - 2688)))
+    result = audit(placed(blob_plugin, weights=blob(required + size - 2688)))
     found = [finding.severity for finding in result.all_findings() if finding.code == "AOTI634"]
     assert found == ([severity] if severity else [])
     assert "AOTI601" not in {finding.code for finding in result.all_findings()}
 
 
 def test_W1_named_weights_that_are_missing(blob_plugin, smallest_plugin):
-    assert codes(audit(placed(blob_plugin, weights=Weights("missing", "k")))) == {"AOTI633"}
+    assert codes(audit(placed(blob_plugin, weights=MissingWeights("k")))) == {"AOTI633"}
 
 
 def test_weights_that_change_nothing():
     embedded = str(Path(__file__).resolve().parents[3] / "fixtures" / "plugins" / "mlp.so")
-    assert codes(audit(placed(embedded, weights=Weights("blob", "b", size=1)))) >= {"AOTI635"}
+    assert codes(audit(placed(embedded, weights=blob(1)))) >= {"AOTI635"}
 
 
 CONSTANT = WeightTensor("layer.weight", "float32", (3, 4), (4, 1), 0, "cpu", "k", 48)
@@ -246,14 +283,12 @@ CONSTANT = WeightTensor("layer.weight", "float32", (3, 4), (4, 1), 0, "cpu", "k"
     ],
 )
 def test_constants_of_one_name_that_differ(smallest_plugin, changes, words):
-    content = memoryview(Path(smallest_plugin).read_bytes())
+    content = InMemory(Path(smallest_plugin).read_bytes())
 
     def method(name: str, tensor: WeightTensor) -> Model:
-        weights = Weights("tensors", "t", tensors=lambda: (tensor,))
+        weights = TensorWeights("t", Stored(tensor), size=0, automatic=True)
         delegate = Delegate(0, "CudaBackend", (), None, ())
-        return Model(
-            name, (Plugin(name, name, len(content), lambda: content, weights=weights, delegate=delegate),)
-        )
+        return Model(name, (ArtifactPlugin(name, name, content, weights=weights, delegate=delegate),))
 
     models = {"one": method("one", CONSTANT), "two": method("two", CONSTANT._replace(**changes))}
     found = [item for item in audit(Artifact("m.pte", "pte", models)).findings if item.code == "AOTI637"]
@@ -265,7 +300,7 @@ def test_constants_of_one_name_that_differ(smallest_plugin, changes, words):
 
 
 def test_weights_that_pytorch_does_not_bind(blob_plugin):
-    tensors = Weights("tensors", "t", automatic=False, tensors=lambda: ())
+    tensors = TensorWeights("t", Stored(), size=0, automatic=False)
     assert codes(audit(placed(blob_plugin, weights=tensors))) == {"AOTI636"}
 
 
@@ -297,17 +332,20 @@ def test_cubins_that_the_package_lost(tmp_path, compile_library, smallest_source
 
 
 def test_two_cxx_libraries_in_one_package(tmp_path, plugin_bytes):
-    from aoti_inspect.artifacts.facts import read_facts
-    from aoti_inspect.rules.package_scope import check_package
+    from aoti_inspect.artifacts.facts import facts_of
+
+    def check(facts):
+        context = PackageContext(artifact, Target(), facts)
+        return [finding.code for finding in run_rules(context, package_rules())[0]]
 
     with open_artifact(write_zip(tmp_path / "m.pt2", package_members(plugin_bytes))) as artifact:
-        facts = read_facts(artifact.model().plugin)
+        facts = facts_of(artifact.model().plugin)
         both = (
             facts._replace(cxx_runtime="libstdc++", name="a"),
             facts._replace(cxx_runtime="libc++", name="b"),
         )
-        assert [finding.code for finding in check_package(artifact, Target(), both)[0]] == ["AOTI648"]
-        assert check_package(artifact, Target(), both[:1])[0] == []
+        assert check(both) == ["AOTI648"]
+        assert check(both[:1]) == []
 
 
 def test_every_anomaly_has_a_rule():
@@ -322,17 +360,13 @@ def test_every_anomaly_has_a_rule():
     hints |= set(re.findall(r'\(\s*"((?:overlapping|duplicate)-members?)"', text))
     hints |= {"unknown-payload", "missing-plugin", "malformed-payload"}
     assert len(hints) > 20
-    rules = "".join(path.read_text() for path in (folder.parent / "rules").glob("package*.py"))
+    rules = "".join(path.read_text() for path in (folder.parent / "rules").glob("aoti*.py"))
     assert {hint for hint in hints if f'"{hint}"' not in rules} == set()
 
 
-def test_package_rules_say_nothing_about_plain_plugins(smallest_plugin):
-    from aoti_inspect.facts.plugin import read_plugin
-    from aoti_inspect.rules.registry import Context, run_rules
+def test_rules_about_a_plugin_in_its_package_say_nothing_about_a_plugin_by_itself(smallest_plugin):
+    from aoti_inspect.artifacts.facts import read_facts
 
-    context = Context(read_plugin(smallest_plugin), Target(), ())
-    rules = {
-        code: rule for code, rule in all_rules().items() if "AOTI610" <= code < "AOTI700" or code >= "AOTI750"
-    }
-    assert len(rules) > 25
-    assert run_rules(context, rules) == ([], [])
+    rules = {code: rule for code, rule in plugin_rules().items() if "AOTI610" <= code < "AOTI700"}
+    assert len(rules) == 7
+    assert run_rules(PluginContext(read_facts(smallest_plugin), Target()), rules) == ([], [])

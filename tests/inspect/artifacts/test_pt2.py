@@ -30,7 +30,7 @@ def test_a_package_gives_its_plugin_and_metadata(tmp_path, plugin_bytes, compres
         plugin = artifact.model().plugin
         assert plugin.name == f"{path}!model/data/aotinductor/model/abc.wrapper.so"
         assert plugin.read() == plugin_bytes
-        assert plugin.metadata() == METADATA
+        assert plugin.metadata == METADATA
         assert plugin.weights.kind == "none"
         assert (plugin.location is None) == (compression == zipfile.ZIP_DEFLATED)
         if plugin.location:
@@ -108,7 +108,7 @@ def test_without_metadata(tmp_path, plugin_bytes):
     del members["model/data/aotinductor/model/abc.wrapper_metadata.json"]
     with open_artifact(write_zip(tmp_path / "no_meta.pt2", members)) as artifact:
         assert kinds(artifact) == ["missing-metadata"]
-        assert artifact.model().plugin.metadata() is None
+        assert artifact.model().plugin.metadata is None
 
 
 def test_a_compile_only_package_is_explained(tmp_path):
@@ -305,7 +305,7 @@ def test_an_unpacked_package(tmp_path, plugin_bytes):
         with open_artifact(str(tmp_path / folder)) as artifact:
             assert (artifact.kind, kinds(artifact)) == ("folder", [])
             assert artifact.model().plugin.read() == plugin_bytes
-            assert artifact.model().plugin.metadata() == METADATA
+            assert artifact.model().plugin.metadata == METADATA
 
 
 def test_links_in_an_unpacked_package_are_not_followed(tmp_path, plugin_bytes):
@@ -334,7 +334,7 @@ def test_a_package_of_pytorch(tmp_path):
         assert kinds(artifact) == []
         plugin = artifact.model("decode").plugin
         assert plugin.read() == library.read_bytes()
-        assert plugin.metadata() == METADATA
+        assert plugin.metadata == METADATA
 
 
 def test_an_artifact_from_memory(plugin_bytes):

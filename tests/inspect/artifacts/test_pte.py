@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aoti_abi.errors import AotiError, InvalidProgram, NotFound, NotSupported
 from aoti_inspect.artifacts import open_artifact
-from aoti_inspect.artifacts.artifact import Argument, Value
+from aoti_inspect.artifacts.program import Argument, Value
 
 from .conftest import FIXTURES
 
@@ -239,7 +239,7 @@ def read_all(data: bytes, name: str) -> None:
                 for tensor in plugin.weights.tensors():
                     plugin.weights.storage(tensor)
         for blob in artifact.named_data.values():
-            bytes(blob.view)
+            bytes(blob.view())
 
 
 @settings(max_examples=400, deadline=1000)

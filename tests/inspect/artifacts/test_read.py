@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from aoti_abi.errors import AccessFailed, AotiError, InvalidProgram, InvalidState, NotFound, NotSupported
+from aoti_abi.errors import AotiError, InvalidArgument, InvalidState, NotFound, NotSupported
 from aoti_inspect.artifacts import open_artifact
-from aoti_inspect.artifacts.facts import read_facts
+from aoti_inspect.artifacts.facts import facts_of
 from aoti_inspect.auditing.path import audit_path
 from aoti_inspect.auditing.result import Settings
 from aoti_inspect.facts.target import Target
@@ -57,10 +57,10 @@ def test_files_that_are_not_there_or_not_files(tmp_path: Path):
         open_artifact(str(tmp_path / "nope.pt2"))
     with pytest.raises(NotFound, match="no such file"):
         open_artifact(str(tmp_path / "nope" / "x.pt2"))
-    with pytest.raises(AccessFailed, match="can't be opened"):
+    with pytest.raises(NotFound, match="no file can have this name"):
         open_artifact("nul\0byte")
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(AccessFailed, match="not a regular file"):
+    with pytest.raises(InvalidArgument, match="not a regular file"):
         open_artifact(str(tmp_path / "fifo"))
 
 
@@ -76,7 +76,7 @@ def test_a_plugin_with_what_lies_beside_it(tmp_path: Path, plugin_bytes):
         assert (artifact.kind, list(artifact.models)) == ("plugin", ["m"])
         plugin = artifact.model().plugin
         assert plugin.read() == plugin_bytes
-        assert plugin.metadata() == METADATA | {"mine": "1"}
+        assert plugin.metadata == METADATA | {"mine": "1"}
         assert plugin.weights.blob() == b"w" * 100
         assert artifact.companions == (str(tmp_path / "m_weights.blob"),)
         assert artifact.model().proxy_operators == ("mylib::op",)
@@ -88,8 +88,11 @@ def test_a_json_that_is_not_about_operators_is_left_alone(tmp_path: Path, plugin
     (tmp_path / "m_metadata.json").write_text("[")
     with open_artifact(str(tmp_path / "m.so")) as artifact:
         assert artifact.model().plugin.extern_nodes is None
-        with pytest.raises(InvalidProgram, match="it is not JSON"):
-            artifact.model().plugin.metadata()
+        assert artifact.model().plugin.metadata is None
+        (problem,) = artifact.model().plugin.metadata_problems
+        assert problem.startswith(
+            f"the metadata beside the plugin ({tmp_path / 'm_metadata.json'}) is not JSON"
+        )
 
 
 def test_a_wheel_with_plugins(tmp_path: Path, plugin_bytes, artifacts):
@@ -143,8 +146,8 @@ def test_a_plugin_in_memory_has_no_place_and_nothing_beside_it(tmp_path: Path, p
     (tmp_path / "model.blob").write_bytes(b"weights")
     with open_artifact(str(tmp_path / "model.so"), content=plugin_bytes) as artifact:
         plugin = artifact.model().plugin
-        assert (plugin.location, plugin.metadata(), plugin.weights.kind) == (None, None, "none")
-        assert read_facts(plugin).elf.size == len(plugin_bytes)
+        assert (plugin.location, plugin.metadata, plugin.weights.kind) == (None, None, "none")
+        assert facts_of(plugin).elf.size == len(plugin_bytes)
 
 
 def test_a_program_in_memory_has_no_place(artifacts):

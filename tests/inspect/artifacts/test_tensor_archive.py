@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from aoti_abi.errors import AotiError, InvalidProgram, NotSupported
 from aoti_inspect.artifacts.pickle_machine import Interpreter, SavedTensor
 from aoti_inspect.artifacts.tensor_archive import TensorArchive
+from aoti_inspect.source import BufferSource
 
 
 def archive_of(data: bytes) -> TensorArchive:
-    return TensorArchive(memoryview(data), "weights.pt")
+    return TensorArchive(BufferSource(data, "weights.pt"))
 
 
 def with_pickle(content: bytes, **others: bytes) -> bytes:

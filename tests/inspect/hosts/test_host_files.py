@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_inspect.facts.plugin import read_plugin
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.facts.target import Target, local_target
 from aoti_inspect.findings import HostVerdict
 from aoti_inspect.hosts.verdicts import judge_all
@@ -45,7 +45,7 @@ def plugin(compile_library: Compile) -> str:
 
 
 def verdict(plugin: str, host: str, target: Target | None = None) -> HostVerdict:
-    (found,) = judge_all(read_plugin(plugin), (host,), target or local_target())
+    (found,) = judge_all(read_facts(plugin), (host,), target or local_target())
     return found
 
 

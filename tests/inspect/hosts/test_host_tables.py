@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from aoti_abi.errors import InvalidArgument, NotFound
-from aoti_inspect.facts.plugin import read_plugin
+from aoti_abi.hosts import executorch
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.facts.target import Target
 from aoti_inspect.findings import HostVerdict
-from aoti_inspect.hosts.tables import builtin_host, executorch_host, torch_host
-from aoti_inspect.hosts.verdicts import check_host_names, judge_all
+from aoti_inspect.hosts.verdicts import check_host_names, default_hosts, judge_all
 
 Compile = Callable[..., str]
 ENTRIES = """
@@ -38,7 +38,7 @@ def plugin_that_calls(compile_library: Compile) -> Callable[..., str]:
 
 
 def verdict(path: str, host: str, target: Target | None = None) -> HostVerdict:
-    (found,) = judge_all(read_plugin(path), (host,), target or Target())
+    (found,) = judge_all(read_facts(path), (host,), target or Target())
     return found
 
 
@@ -165,9 +165,39 @@ def test_a_host_file_that_is_not_there_is_one_error() -> None:
         check_host_names(("/nowhere/libhost.so",))
 
 
-def test_the_tables_have_their_own_names() -> None:
-    assert [host.name for host in (builtin_host(), executorch_host(), torch_host("2.13.1"))] == [
-        "builtin",
-        "executorch",
-        "torch==2.13",
-    ]
+def test_the_built_in_host_is_that_of_the_plugins_machine(plugin_that_calls: Callable[..., str]) -> None:
+    """AVX-512's vector functions are in no host for Arm."""
+    facts = read_facts(plugin_that_calls("Sleef_expf16_u10", "Sleef_expf4_u10"))
+    (here,) = judge_all(facts, ("builtin",), Target())
+    header = facts.elf.header._replace(machine=183, machine_name="aarch64")
+    elsewhere = facts._replace(elf=facts.elf._replace(header=header))
+    (there,) = judge_all(elsewhere, ("builtin",), Target())
+    assert (here.outcome, here.missing) == ("loads with fallbacks", ())
+    assert (there.outcome, there.missing) == ("will not load", ("Sleef_expf16_u10",))
+
+
+def test_a_libtorch_that_is_named_by_its_path_is_libtorch(plugin_that_calls: Callable[..., str]) -> None:
+    facts = read_facts(plugin_that_calls("aoti_torch_get_data_ptr"))
+    entry = "/opt/lib/libtorch_cpu.so"
+    facts = facts._replace(elf=facts.elf._replace(needed=(entry, *facts.elf.needed)))
+    builtin, torch, executorch = judge_all(facts, ("builtin", "torch==2.13", "executorch"), Target())
+    assert builtin.outcome == "loads with fallbacks"
+    assert any(f"drops {entry}" in note for note in builtin.notes)
+    assert torch.outcome == "loads with fallbacks"
+    assert any(entry in note and "itself loads" in note for note in torch.notes)
+    assert not any("is not named" in note for note in torch.notes)
+    assert executorch.outcome == "will not load"
+    assert any(entry in reason for reason in executorch.reasons)
+
+
+def test_each_release_of_executorch_is_a_host(plugin_that_calls: Callable[..., str]) -> None:
+    path = plugin_that_calls("aoti_torch_get_data_ptr")
+    for release in executorch.RELEASES:
+        assert verdict(path, f"executorch=={release}").outcome == "loads with fallbacks"
+    assert verdict(path, "executorch").host == "executorch"
+
+
+def test_what_an_audit_shows_unasked_comes_from_the_descriptions() -> None:
+    shown = default_hosts()
+    assert {"builtin", "executorch", "local", "torch==2.6", "torch==2.14"} <= set(shown)
+    check_host_names(shown)

@@ -12,8 +12,8 @@ from aoti_inspect.elf.records import ElfFacts, ElfHeader, ExportSummary, Section
 from aoti_inspect.facts.records import PluginFacts, Weights
 from aoti_inspect.facts.target import Target
 from aoti_inspect.findings import Finding, NotChecked
-from aoti_inspect.rules import all_rules
-from aoti_inspect.rules.registry import Context, run_rules
+from aoti_inspect.rules import plugin_rules
+from aoti_inspect.rules.registry import PluginContext, run_rules
 
 BASELINE_SHIMS = (
     "aoti_torch_create_tensor_from_blob_v2",
@@ -147,8 +147,8 @@ def run_rule(
 ) -> Outcome:
     """Run one rule on a healthy plugin with some fields changed, or on given facts."""
     plugin = facts if facts is not None else make_plugin(**changes)
-    context = Context(plugin, target, verdicts, disagreements)
-    return Outcome(*run_rules(context, {code: all_rules()[code]}))
+    context = PluginContext(plugin, target, verdicts, disagreements)
+    return Outcome(*run_rules(context, {code: plugin_rules()[code]}))
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def test_L7_a_runtime_that_is_needed_or_unused(run, changes):
 def test_L7_libcxx_is_named_where_it_is_the_runtime(run):
     finding = run("AOTI201", needed=(), cxx_runtime="libc++", undefined=("_ZNSt3__16localeC1Ev",)).only
     assert "libc++.so.1" in finding.message
-    assert "-lc++" in finding.help
+    assert "-lc++" in finding.remedy
 
 
 def test_an_exported_static_runtime_is_an_error(run):
@@ -48,7 +48,7 @@ def test_an_exported_static_runtime_is_an_error(run):
     ).only
     assert finding.severity == "error"
     assert "3000 symbols" in finding.message
-    assert "--exclude-libs" in finding.help
+    assert "--exclude-libs" in finding.remedy
 
 
 def test_templates_that_were_inlined_are_no_copy_of_the_runtime(run):
@@ -73,7 +73,7 @@ def test_the_old_string_abi_of_libtorch_is_an_error(run):
     assert finding.severity == "error"
     assert len(finding.symbols) == 2
     assert "OLD std::string ABI" in finding.message
-    assert "_GLIBCXX_USE_CXX11_ABI" in finding.help
+    assert "_GLIBCXX_USE_CXX11_ABI" in finding.remedy
 
 
 def test_the_old_string_abi_of_libstdcxx_alone_is_a_warning(run):

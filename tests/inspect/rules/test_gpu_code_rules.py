@@ -107,7 +107,7 @@ def test_the_cuda_runtime_is_used_but_not_needed(run):
     finding = run("AOTI510", undefined=("cudaMalloc", "cuLaunchKernel"), needed=("libcuda.so.1",)).only
     assert finding.symbols == ("cudaMalloc",)
     assert finding.severity == "warning"
-    assert "-lcudart" in finding.help
+    assert "-lcudart" in finding.remedy
 
 
 def test_libtorch_brings_the_cuda_runtime_along(run):

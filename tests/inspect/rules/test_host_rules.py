@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from aoti_inspect.findings import HostVerdict
-from aoti_inspect.rules.host_shims import shim_family
+from aoti_inspect.rules.aoti30x_host_functions import shim_family
 
 
 def lacks(host, *names):
@@ -37,12 +37,12 @@ def test_L13_hosts_that_lack_different_functions_are_told_apart(run):
 
 def test_a_missing_v2_is_explained_by_its_predecessor(run):
     finding = run("AOTI301", verdicts=(lacks("torch==2.3", "aoti_torch_create_tensor_from_blob_v2"),)).only
-    assert "older host has only aoti_torch_create_tensor_from_blob" in finding.help
+    assert "older host has only aoti_torch_create_tensor_from_blob" in finding.remedy
 
 
 def test_no_version_has_what_no_version_has(run):
     finding = run("AOTI301", verdicts=(lacks("torch==2.13", "aoti_torch_cpu_my_own_op"),)).only
-    assert "no PyTorch" in finding.help
+    assert "no PyTorch" in finding.remedy
 
 
 def test_a_host_that_could_not_be_checked_is_no_pass(run):

@@ -9,8 +9,8 @@ from aoti_inspect.elf.records import VersionNeed
 from aoti_inspect.facts.records import GpuImage
 from aoti_inspect.facts.target import Target
 from aoti_inspect.findings import SEVERITIES, HostVerdict
-from aoti_inspect.rules import all_rules
-from aoti_inspect.rules.registry import Context, run_rules
+from aoti_inspect.rules import plugin_rules
+from aoti_inspect.rules.registry import PluginContext, run_rules
 
 TARGET = Target("2.36", "3.4.30", "1.3.13", "x86_64", frozenset({"AVX2"}), 90)
 
@@ -80,7 +80,7 @@ def test_any_facts_give_findings_or_not_checked(plugin_of, changes):
     missing = tuple(sorted(set(changes["undefined"])))
     facts = plugin_of(**changes)
     verdict = HostVerdict("torch==2.9", "will not load", (), missing)
-    findings, unchecked = run_rules(Context(facts, TARGET, (verdict,)), all_rules())
+    findings, unchecked = run_rules(PluginContext(facts, TARGET, (verdict,)), plugin_rules())
     for finding in findings:
         assert finding.severity in SEVERITIES
         assert len(finding.message) < 20_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import re
 import subprocess
 import sys
@@ -11,23 +10,16 @@ from pathlib import Path
 
 import pytest
 
+import aoti_inspect.rules
 from aoti_inspect.facts.target import Target
 from aoti_inspect.findings import SEVERITIES
-from aoti_inspect.rules import all_rules
-from aoti_inspect.rules.registry import Context, run_rules
+from aoti_inspect.rules import all_rules, package_rules, plugin_rules
+from aoti_inspect.rules.registry import PluginContext, package_rule, plugin_rule, run_rules
 from aoti_inspect.wording import counted, listed, sized
 
 ROOT = Path(__file__).resolve().parents[3]
 PARTS = ("## Why it matters", "## How it is checked", "## How to fix it", "## Reports it prevents")
-HUNDREDS = {
-    "1": {"container_api", "lost_features"},
-    "2": {"cxx_runtime", "cxx_versions"},
-    "3": {"host_shims", "shim_libraries"},
-    "4": {"system", "identity", "processor", "linkage"},
-    "5": {"gpu_code"},
-    "6": {"weights"},
-    "7": {"security"},
-}
+FOLDER = Path(aoti_inspect.rules.__file__).parent
 
 
 @pytest.mark.parametrize("rule", all_rules().values(), ids=all_rules())
@@ -45,15 +37,50 @@ def test_every_rule_has_a_page_with_all_parts(rule):
 
 
 @pytest.mark.parametrize("rule", all_rules().values(), ids=all_rules())
-def test_every_code_lies_in_its_hundred(rule):
+def test_a_code_is_in_the_module_that_is_named_for_its_range(rule):
     assert re.fullmatch(r"AOTI[1-7][0-9]{2}", rule.code)
     assert re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", rule.name)
     assert rule.severity in SEVERITIES
-    module = inspect.getmodule(rule.check).__name__.rpartition(".")[2]
-    if module.startswith("package"):
-        assert 610 <= int(rule.code[4:]) < 700 or int(rule.code[4:]) >= 750
-    else:
-        assert module in HUNDREDS[rule.code[4]]
+    module = rule.check.__module__.rpartition(".")[2]
+    first, last = re.fullmatch(r"aoti(\d\dx)_(?:(\d\dx)_)?[a-z_]+", module).groups()
+    assert first[:2] <= rule.code[4:6] <= (last or first)[:2]
+
+
+def test_no_two_modules_have_the_same_range():
+    ranges = []
+    for module in {rule.check.__module__.rpartition(".")[2] for rule in all_rules().values()}:
+        first, last = re.match(r"aoti(\d\d)x_(?:(\d\d)x_)?", module).groups()
+        ranges += range(int(first), int(last or first) + 1)
+    assert len(ranges) == len(set(ranges))
+
+
+def test_every_module_of_rules_is_evaluated():
+    modules = {path.stem for path in FOLDER.glob("aoti*.py")}
+    assert {rule.check.__module__.rpartition(".")[2] for rule in all_rules().values()} == modules
+
+
+def test_the_tables_do_not_depend_on_what_was_imported_before():
+    paths = [str(ROOT / "abi"), str(ROOT / "inspect")]
+    results = set()
+    archive = "import_module('aoti_inspect.rules.aoti75x_archive_security')"
+    for first in ("pass", "package_rules()", "all_rules()", archive):
+        code = (
+            "import sys; sys.path[:0] = sys.argv[1:]; from importlib import import_module;"
+            f"from aoti_inspect.rules import all_rules, package_rules, plugin_rules; {first};"
+            "print(*plugin_rules(), '-', *package_rules())"
+        )
+        command = [sys.executable, "-I", "-S", "-c", code, *paths]
+        results.add(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert results == {f"{' '.join(plugin_rules())} - {' '.join(package_rules())}\n"}
+
+
+def test_a_code_or_name_is_registered_once():
+    taken = plugin_rules()["AOTI401"]
+    for code, name in ((taken.code, "new-name"), ("AOTI799", taken.name)):
+        for register in (plugin_rule, package_rule):
+            with pytest.raises(ValueError, match="registered twice"):
+                register(code, name, "error")(taken.check)
+    assert "AOTI799" not in all_rules()
 
 
 def test_the_pages_in_docs_are_up_to_date():
@@ -83,8 +110,10 @@ def test_rules_import_nothing_heavy():
 
 
 def test_a_healthy_plugin_has_few_findings_and_no_warning(plugin):
-    context = Context(plugin(), Target("2.36", "3.4.30", "1.3.13", "x86_64", frozenset({"AVX2"}), 90), ())
-    findings, unchecked = run_rules(context, all_rules())
+    context = PluginContext(
+        plugin(), Target("2.36", "3.4.30", "1.3.13", "x86_64", frozenset({"AVX2"}), 90), ()
+    )
+    findings, unchecked = run_rules(context, plugin_rules())
     assert not unchecked
     assert {finding.severity for finding in findings} == {"info"}
     assert [finding.code for finding in findings] == ["AOTI130", "AOTI207", "AOTI208", "AOTI310"]
@@ -100,7 +129,7 @@ def test_the_abi_cause_comes_before_what_follows_from_it(plugin):
         gpu=(GpuImage("cubin", 121, None, "elf", 0, 1),),
     )
     verdict = HostVerdict("torch==2.13", "will not load", (), ("aoti_torch_cuda_mm_out",))
-    findings, _ = run_rules(Context(broken, Target(sm=90), (verdict,)), all_rules())
+    findings, _ = run_rules(PluginContext(broken, Target(sm=90), (verdict,)), plugin_rules())
     assert [finding.code for finding in by_gravity(findings)][:3] == ["AOTI205", "AOTI301", "AOTI501"]
 
 

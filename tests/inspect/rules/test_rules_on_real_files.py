@@ -7,10 +7,10 @@ import subprocess
 import pytest
 
 from aoti_abi.container_api import CONTAINER_API
-from aoti_inspect.facts.plugin import read_plugin
+from aoti_inspect.artifacts.facts import read_facts
 from aoti_inspect.facts.target import Target
-from aoti_inspect.rules import all_rules
-from aoti_inspect.rules.registry import Context, run_rules
+from aoti_inspect.rules import plugin_rules
+from aoti_inspect.rules.registry import PluginContext, run_rules
 
 C = "AOTInductorModelContainer"
 #: What a synthetic C plugin is always found to have.
@@ -38,12 +38,12 @@ def build(tmp_path):
 
 
 def codes(path: str, target: Target = Target()) -> set[str]:  # noqa: B008 - immutable
-    findings, _ = run_rules(Context(read_plugin(path), target, ()), all_rules())
+    findings, _ = run_rules(PluginContext(read_facts(path), target, ()), plugin_rules())
     return {finding.code for finding in findings}
 
 
 def find(path: str, code: str, target: Target = Target()):  # noqa: B008 - immutable
-    findings, _ = run_rules(Context(read_plugin(path), target, ()), {code: all_rules()[code]})
+    findings, _ = run_rules(PluginContext(read_facts(path), target, ()), {code: plugin_rules()[code]})
     assert len(findings) == 1, findings
     return findings[0]
 

@@ -6,14 +6,14 @@ from aoti_inspect.elf.records import Segment
 
 
 def test_text_relocations(run):
-    assert "-fPIC" in run("AOTI701", text_relocations=True).only.help
+    assert "-fPIC" in run("AOTI701", text_relocations=True).only.remedy
     assert run("AOTI701").silent
 
 
 def test_writable_code(run):
     segments = (Segment("LOAD", "RWE", 0, 0x4000, 10, 10, 4096), Segment("GNU_STACK", "RWE", 0, 0, 0, 0, 16))
     finding = run("AOTI702", segments=segments).only
-    assert "1 segment writable and executable at once, at 0x4000" in finding.message
+    assert "1 segment both writable and executable, at 0x4000" in finding.message
     assert run("AOTI702", segments=segments[1:]).silent
     assert run("AOTI702").silent
 

@@ -18,7 +18,7 @@ CUBIN = GpuImage("cubin", 90, None, "elf", 0, 100)
 def test_an_executable_stack_is_an_error_from_glibc_2_41_on(run, glibc, severity):
     finding = run("AOTI401", executable_stack=True, target=Target(glibc=glibc)).only
     assert finding.severity == severity
-    assert "noexecstack" in finding.help
+    assert "noexecstack" in finding.remedy
     assert run("AOTI402", executable_stack=None, target=Target(glibc=glibc)).only.severity == severity
 
 
@@ -91,7 +91,7 @@ def test_instruction_sets_beyond_the_target(run):
     finding = run("AOTI421", metadata=META, target=target).only
     assert finding.severity == "error"
     assert finding.symbols == ("AVX512", "AVX512_VNNI")
-    assert "simdlen" in finding.help
+    assert "simdlen" in finding.remedy
 
 
 @pytest.mark.parametrize(

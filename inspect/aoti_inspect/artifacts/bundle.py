@@ -1,0 +1,103 @@
+"""A folder, a wheel or any zip archive that happens to hold plugins, packages or programs."""
+
+from __future__ import annotations
+
+from aoti_abi.errors import AotiError
+from aoti_abi.records import TYPE_CHECKING
+from aoti_inspect.artifacts.anomaly import Anomaly
+from aoti_inspect.artifacts.artifact import Artifact, Model
+from aoti_inspect.artifacts.formats import NESTED_SUFFIXES, is_library_name
+from aoti_inspect.artifacts.read import read_artifact
+from aoti_inspect.artifacts.sidecars import Beside, SidecarFile
+from aoti_inspect.artifacts.so_file import model_of
+from aoti_inspect.file_kind import HEAD, describe
+from aoti_inspect.wording import counted
+
+if TYPE_CHECKING:
+    from aoti_inspect.artifacts.artifact import Closable
+    from aoti_inspect.artifacts.members import Members
+
+#: What a plugin's dynamic string table contains, and hardly anything else does.
+_MARK = b"AOTInductorModelContainer"
+_WINDOW = 1 << 20
+_SEARCHED = 64 << 20
+
+
+def read_bundle(members: Members, *, folder: bool) -> Artifact:
+    """Find the plugins among the members, and those inside its ``.pt2`` and ``.pte`` members.
+
+    A library counts as a plugin if it names the container API; if none does, all libraries are listed, so
+    that reports can say what they lack.
+    """
+    anomalies = list(members.anomalies)
+    names = members.names()
+    libraries = [name for name in names if is_library_name(name) and _is_elf(members, name, anomalies)]
+    plugins = [name for name in libraries if _mentions_container(members, name, anomalies)]
+    models: dict[str, Model] = {}
+    for name in plugins or libraries:
+        content = SidecarFile(members, name, verify=True)
+        models[name] = model_of(content, name, Beside(members, name))
+    nested = [name for name in names if name.endswith(NESTED_SUFFIXES)]
+    opened: list[Closable] = []
+    for name in nested:
+        models.update(_nested(members, name, opened, anomalies))
+    if not plugins and not nested:
+        what = (
+            f"no AOTInductor plugin, only {counted(len(libraries), 'other library', 'other libraries')}"
+            if libraries
+            else "no library at all"
+        )
+        anomalies.append(Anomaly("no-plugin", f"it holds {what}", tuple(libraries)))
+    summary = [("members", str(len(names))), ("plugins", str(len(plugins)))]
+    if nested:
+        summary.append(("packages", ", ".join(nested)))
+    return Artifact(
+        members.name,
+        "folder" if folder else "zip",
+        models,
+        anomalies=tuple(anomalies),
+        summary=tuple(summary),
+        opened=(*opened, members),
+    )
+
+
+def _is_elf(members: Members, name: str, anomalies: list[Anomaly]) -> bool:
+    """Whether a member is an ELF file; what is called a library and is none is told, not passed over."""
+    try:
+        kind = describe(next(members.pieces(name, HEAD), b""), members.size(name))
+    except AotiError as error:
+        anomalies.append(Anomaly("unreadable-member", f"{name!r} can't be read: {error.message}", (name,)))
+        return False
+    if kind.kind != "elf":
+        anomalies.append(Anomaly("not-elf", f"{name!r} is no library, but {kind.what}", (name,)))
+    return kind.kind == "elf"
+
+
+def _mentions_container(members: Members, name: str, anomalies: list[Anomaly]) -> bool:
+    """Whether the first of a member's bytes name the container API, without inflating all of it at once."""
+    end = b""
+    try:
+        for number, piece in enumerate(members.pieces(name, _WINDOW)):
+            text = end + piece
+            if _MARK in text:
+                return True
+            if number * _WINDOW > _SEARCHED:
+                break
+            end = text[1 - len(_MARK) :]
+    except AotiError as error:
+        anomalies.append(Anomaly("unreadable-member", f"{name!r} can't be read: {error.message}", (name,)))
+    return False
+
+
+def _nested(
+    members: Members, name: str, opened: list[Closable], anomalies: list[Anomaly]
+) -> dict[str, Model]:
+    """Read a package or program inside the bundle; its models are called ``member:model``."""
+    try:
+        inner = read_artifact(members.open(name), Beside(members, name, nested=True))
+    except AotiError as error:
+        anomalies.append(Anomaly("unreadable-member", f"{name!r} can't be read: {error.message}", (name,)))
+        return {}
+    opened.append(inner)
+    anomalies.extend(entry._replace(message=f"{name}: {entry.message}") for entry in inner.anomalies)
+    return {f"{name}:{key}": model._replace(name=f"{name}:{key}") for key, model in inner.models.items()}

@@ -1,0 +1,212 @@
+"""Rules AOTI420 to AOTI424: machine, instruction sets, OpenMP teams, state that threads share."""
+
+from __future__ import annotations
+
+from aoti_abi.records import TYPE_CHECKING
+from aoti_abi.versions import parse_version
+from aoti_inspect.facts import compiler, imports
+from aoti_inspect.facts.openmp import uses_openmp
+from aoti_inspect.facts.predicates import INVALID_ISA, missing_isa, sleef_isa
+from aoti_inspect.facts.target import ISA_FLAGS
+from aoti_inspect.rules.registry import RuleResult, Unchecked, plugin_rule
+from aoti_inspect.wording import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aoti_inspect.rules.registry import PluginContext
+
+#: Inductor prints the same word for NEON and for SVE (``cpu_vec_isa.py``).
+_ALIASES = {"ASIMD": "NEON"}
+#: What Inductor may choose from on each machine: a target with all of it needs no evidence.
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "x86_64": ("AVX2", "AVX512", "AVX512_VNNI", "AMX_TILE", "AMX_FP16"),
+    "aarch64": ("NEON", "SVE", "SVE256"),
+}
+_DIV_FLAG = "inductor_cpu_integer_div_error_flag"
+
+
+@plugin_rule("AOTI420", "wrong-machine", "error")
+def wrong_machine(context: PluginContext) -> Iterator[RuleResult]:
+    """The file is for a different machine than the target.
+
+    ## Why it matters
+    No library of another architecture, word size or byte order can be loaded. Everything else about the
+    plugin is then beside the point, its instruction sets included.
+
+    ## How it is checked
+    `e_machine` of the ELF header is compared with the target's machine; the metadata beside the file is not
+    believed here.
+
+    ## How to fix it
+    Compile on the target's architecture; AOTInductor does not cross-compile for Linux.
+
+    ## Reports it prevents
+    "wrong ELF class", "cannot open shared object file" and crashes that were searched for in the model.
+    """
+    header, wanted = context.facts.elf.header, context.target.machine
+    if wanted is not None and header.machine_name != wanted:
+        yield RuleResult(
+            f"is for {header.machine_name} ({header.bits}-bit, {header.byte_order}-endian), and the "
+            f"target is {wanted}",
+            f"compile it on {wanted}",
+            (header.machine_name,),
+        )
+
+
+@plugin_rule("AOTI421", "isa-beyond-target", "error")
+def isa_beyond_target(context: PluginContext) -> Iterator[RuleResult | Unchecked]:
+    """The plugin uses instruction sets that the target's processor lacks.
+
+    ## Why it matters
+    The process dies with SIGILL in the middle of a run. PyTorch compiles for the processor of the build
+    machine, and its loaders only warn, or say nothing.
+
+    ## How it is checked
+    `AOTI_CPU_ISA` of the metadata beside the plugin is compared with the target (`--target isa=avx2`; by
+    default this machine's /proc/cpuinfo). Without metadata, the lane counts in the names of Sleef's functions
+    prove AVX-512 or AVX2. Without either it is not checked: instructions are not disassembled. The metadata
+    do not cover `-march=native`, with which the rest of the code is compiled before and after PyTorch 2.13
+    alike. On aarch64 they say ASIMD for NEON and for SVE. Not compared if the machine differs (AOTI420).
+
+    ## How to fix it
+    Compile with `cpp.simdlen=256` for AVX2 or `cpp.simdlen=1` for none, and with `cpp.march="x86-64-v3"` or
+    `"x86-64"` (PyTorch 2.13 and later; ATEN_CPU_CAPABILITY=avx2 before).
+
+    ## Reports it prevents
+    "Illegal instruction (core dumped)" on some machines of a cluster.
+    """
+    plugin, available = context.facts, context.target.isa
+    machine = plugin.elf.header.machine_name
+    if available is None or not imports.is_plugin(plugin) or context.target.machine not in (None, machine):
+        return
+    fix = (
+        "compile with cpp.simdlen=256 (AVX2) or cpp.simdlen=1, and cpp.march=x86-64-v3 or x86-64"
+        if machine == "x86_64"
+        else "compile on a machine with the target's processor"
+    )
+    recorded = (plugin.metadata or {}).get("AOTI_CPU_ISA", "")
+    sleef = imports.names(plugin, "sleef") if machine == "x86_64" else []
+    if recorded and recorded != INVALID_ISA:
+        needed = [_ALIASES.get(word, word) for word in recorded.upper().split()]
+        unknown = [name for name in needed if name not in ISA_FLAGS]
+        missing = missing_isa([name for name in needed if name in ISA_FLAGS], available)
+        if missing:
+            yield RuleResult(
+                f"compiled for {listed(needed)}, and the target lacks {listed(missing)}", fix, tuple(missing)
+            )
+        if unknown:
+            yield Unchecked(f"AOTI_CPU_ISA={recorded} has a name that is not known: {listed(unknown)}")
+        if "ASIMD" in recorded.upper().split() and "SVE" not in available:
+            yield Unchecked("AOTI_CPU_ISA=ASIMD stands for NEON and for SVE, and the target has no SVE")
+        return
+    proven = sleef_isa(sleef)
+    if proven:
+        if missing_isa([proven], available):
+            evidence = [name for name in sleef if sleef_isa([name]) == proven]
+            yield RuleResult(
+                f"calls {listed(evidence)}, so it uses {proven}, which the target lacks", fix, tuple(evidence)
+            )
+    elif not recorded and missing_isa(_CHOICES.get(machine, ("?",)), available):
+        yield Unchecked(
+            "its instruction sets are unknown: there is no metadata beside it, and code is not "
+            "disassembled; keep NAME_metadata.json beside NAME.so, pass the .pt2 package, or --target isa=any"
+        )
+
+
+@plugin_rule("AOTI422", "no-vector-isa", "warning")
+def no_vector_isa(context: PluginContext) -> Iterator[RuleResult]:
+    """The plugin was compiled without vector instructions.
+
+    ## Why it matters
+    The kernels are scalar, and several times slower. It is wanted with `cpp.simdlen=1`; otherwise PyTorch's
+    probe for instruction sets failed, which happens with `link_libtorch=False` and an empty compile cache:
+    the probe is linked without LibTorch then, and can't load. The failed answer is cached, so that later
+    compilations with the same cache are scalar too.
+
+    ## How it is checked
+    The metadata beside the plugin say `INVALID_VEC_ISA`.
+
+    ## How to fix it
+    Compile any model once with `link_libtorch=True` and a fresh `TORCHINDUCTOR_CACHE_DIR`, then the one for
+    the host without LibTorch with the same cache. Nothing to fix if `cpp.simdlen=1` was meant.
+
+    ## Reports it prevents
+    Models that are slow for no visible reason, on one build machine only.
+    """
+    if (context.facts.metadata or {}).get("AOTI_CPU_ISA") == INVALID_ISA:
+        yield RuleResult(
+            "compiled without vector instructions (AOTI_CPU_ISA=INVALID_VEC_ISA): cpp.simdlen=1 was set, or "
+            "PyTorch's probe failed",
+            "if not meant: fill a fresh TORCHINDUCTOR_CACHE_DIR with a link_libtorch=True compilation first",
+            severity=None if context.facts.gpu == () else "info",
+        )
+
+
+@plugin_rule("AOTI423", "openmp-team-size", "warning")
+def openmp_team_size(context: PluginContext) -> Iterator[RuleResult]:
+    """Running with more threads than the build machine had may corrupt memory.
+
+    ## Why it matters
+    PyTorch 2.12 and later size per-thread arrays of reductions by the build machine's processor count, and
+    start a parallel region without a fixed number of threads when that count is the default. With more
+    threads the kernel writes past its arrays: crashes with SIGSEGV or SIGBUS were seen at 4 threads, compiled
+    on 2. No metadata hold the count.
+
+    ## How it is checked
+    The plugin starts OpenMP regions (`GOMP_parallel`, or `__kmpc_fork_call` of LLVM's runtime), does not ask for the number of threads at run time
+    (`omp_get_max_threads`), and was compiled by PyTorch 2.12 or later. Plugins with a fixed `cpp.threads`,
+    and those whose parallel regions have no reduction, look the same and are safe.
+
+    ## How to fix it
+    Compile with `cpp.threads=N` or `cpp.dynamic_threads=True`. Otherwise limit the run with OMP_NUM_THREADS
+    to the processor count of the build machine.
+
+    ## Reports it prevents
+    Crashes of a model on a larger machine than the one that compiled it.
+    """
+    used = imports.names(context.facts, "openmp")
+    if not uses_openmp(context.facts.elf) or "omp_get_max_threads" in used:
+        return
+    found = compiler.fingerprint(context.facts)
+    if found is None or parse_version(found.newest) < (2, 12):
+        return
+    certain = parse_version(found.oldest) >= (2, 12)
+    yield RuleResult(
+        "may write past its arrays when run with more threads than the build machine had processors"
+        + ("" if certain else f", if PyTorch 2.12 compiled it (its exports are those of {found.range})"),
+        "compile with cpp.dynamic_threads=True or cpp.threads=N, or set OMP_NUM_THREADS to the build "
+        "machine's processor count",
+        tuple(used),
+        None if certain else "info",
+    )
+
+
+@plugin_rule("AOTI424", "shared-division-flag", "info")
+def shared_division_flag(context: PluginContext) -> Iterator[RuleResult]:
+    """Integer divisions of all plugins report errors through one shared pointer.
+
+    ## Why it matters
+    PyTorch 2.13 and later note a division by zero through one global pointer, which is a unique symbol: all
+    plugins and all threads of a process share it. Integer-division kernels that run at the same time can
+    write through a pointer to a variable of another thread that is gone.
+
+    ## How it is checked
+    The unique symbol `inductor_cpu_integer_div_error_flag` is exported. Every CPU plugin of these versions
+    has it; only kernels that divide integers use it.
+
+    ## How to fix it
+    Do not run kernels with integer division at the same time, or compile with `-fno-gnu-unique` and one
+    container per thread; other models need nothing.
+
+    ## Reports it prevents
+    Rare crashes, or a ZeroDivisionError for another thread's division.
+    """
+    if _DIV_FLAG in context.facts.elf.exports.unique:
+        yield RuleResult(
+            f"shares {_DIV_FLAG} with every plugin in the process: integer divisions must not run at the "
+            "same time",
+            "matters only for models that divide integers in several threads; -fno-gnu-unique keeps it "
+            "per plugin",
+            (_DIV_FLAG,),
+        )
