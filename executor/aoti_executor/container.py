@@ -21,8 +21,7 @@ from aoti_executor.call_structs import Target
 from aoti_executor.calls import BoundFrame, Plan
 from aoti_executor.forks import refuse_lost_team, team_lost, watch
 from aoti_executor.handle import ContainerHandle, LoadedPlugin
-from aoti_executor.host_tensors import address_of
-from aoti_executor.native import CALL_OK
+from aoti_executor.native import CALL_OK, address_of
 from aoti_executor.openmp import hold_teams
 from aoti_executor.tensor import Tensor
 from aoti_executor.views import View, allocate, copy_elements

@@ -1,8 +1,8 @@
 """What a forked child may do with models: only what can't wait for a thread that its parent left behind.
 
-Of all threads, ``fork`` copies the one that calls it. Locks that others held stay locked in the child, and the
-workers that an OpenMP runtime keeps are gone while the runtime waits for them. So a child looks, before it
-runs anything, at what the parent was doing, and refuses what would hang.
+Of all threads, ``fork`` copies the one that calls it. Locks that others held stay locked in the child, and
+the workers that an OpenMP runtime keeps are gone while the runtime waits for them. So a child looks, before
+it runs anything, at what the parent was doing, and refuses what would hang.
 """
 
 from __future__ import annotations

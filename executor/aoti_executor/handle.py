@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _NOT_CALLED = -(1 << 31)
 
+
 class LoadedPlugin(Functions, Protocol):
     """What a container needs of `aoti_loader.Plugin`."""
 
@@ -57,6 +58,15 @@ class ContainerHandle(OpenContainer, Unique):
     def __init__(self, plugin: LoadedPlugin, num_models: int, device: str, kernels: str | None) -> None:
         if not isinstance(num_models, int) or isinstance(num_models, bool) or not 1 <= num_models <= 4096:
             raise InvalidArgument(f"num_models is {num_models!r}; it is a number of at least 1")
+        if not isinstance(device, str):
+            raise InvalidArgument(f"device is {device!r}; it is text, as 'cpu' or 'cuda:0'")
+        if kernels is not None and not isinstance(kernels, str):
+            raise InvalidArgument(f"kernels is a {type(kernels).__name__}; it is the path of a folder")
+        key = (plugin.facts.metadata or {}).get("AOTI_DEVICE_KEY")
+        if key == "cpu" and parse_device(device)[0]:
+            raise InvalidArgument(
+                f"the plugin was compiled for the CPU, so it can't run on {device!r}", path=plugin.path
+            )
         self.plugin = plugin
         self.device_type, _ = parse_device(device)
         self.host = HostTensors(plugin.host)

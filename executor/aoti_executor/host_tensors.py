@@ -31,6 +31,10 @@ _TABLE = {
 class HostFunctions(Protocol):
     """What the executor needs of a host: its functions by name, and its words for the last error."""
 
+    @property
+    def name(self) -> str:
+        """Which host it is, as "builtin" or "torch"."""
+
     def function(self, name: str) -> Any:
         """Return a shim as a ctypes function with its prototype."""
 

@@ -210,7 +210,7 @@ class Gate(Unique):
 
     @property
     def done(self) -> bool:
-        """Whether something was called since `forget`, and succeeded, even if a handler's exception follows."""
+        """Whether something was called since `forget`, and succeeded; a handler's exception may follow."""
         return self._code.value == 0
 
     def _alone(self, function: Any, *arguments: Any) -> int:
@@ -220,7 +220,14 @@ class Gate(Unique):
         return code.value
 
     def update(
-        self, function: int, container: int, pairs: Any, count: int, *, inactive: bool, swap: int | None = None
+        self,
+        function: int,
+        container: int,
+        pairs: Any,
+        count: int,
+        *,
+        inactive: bool,
+        swap: int | None = None,
     ) -> int:
         """Call a container function that takes pairs, then ``swap``; return the code of the first to fail.
 

@@ -54,12 +54,12 @@ class Weights(Unique):
         self._broken: str | None = None
         self._see_constants(constants_inside=kind in ("embedded", "appended"))
         # Without a table, this is all that tells of constants which have no value.
-        self._wants_blob = self.table is None and kind in ("none", "external") and bool(
-            kind == "external" or self.blob_size
+        self._wants_blob = (
+            self.table is None and kind in ("none", "external") and bool(kind == "external" or self.blob_size)
         )
         self._sets[0].needs_folding = self._folds
 
-    def turn(self) -> threading.RLock:  # type: ignore[valid-type]
+    def turn(self) -> threading.RLock:
         """Return the lock that is held by whoever changes anything here, or asks the container.
 
         Raises:
@@ -67,14 +67,12 @@ class Weights(Unique):
                 interrupted, and would change things halfway through.
         """
         # The lock itself is entered and left in C, where no handler gets in between.
-        if self._lock._is_owned():  # type: ignore[attr-defined]
+        if self._lock._is_owned():  # type: ignore[attr-defined] # noqa: SLF001 - as threading.Condition does
             raise InvalidState(INSIDE, path=self._handle.path)
         return self._lock
 
     def lose(self, reason: str | None) -> None:
-        """Look, in a child of fork, whether another thread of the parent was inside; if so, or for ``reason``,
-        refuse everything from now on.
-        """  # noqa: D205 - one sentence
+        """Refuse everything from now on, in a child of fork: for a reason, or if a thread was lost inside."""
         self.ready = False
         if self._handle.gate.inside() or not self._lock.acquire(blocking=False):
             self._lock = threading.RLock()
@@ -255,7 +253,10 @@ class Weights(Unique):
             if code:
                 raise ExecutionFailed("the host cannot copy a tensor", cause=host.last_error())
             return [
-                (constant, Tensor(host, slots[i], slot=c_void_p.from_buffer(slots, i * sizeof(c_void_p))))
+                (
+                    constant,
+                    Tensor(host, slots[i] or 0, slot=c_void_p.from_buffer(slots, i * sizeof(c_void_p))),
+                )
                 for i, (constant, _) in enumerate(entries)
             ]
         finally:
@@ -361,7 +362,7 @@ class Weights(Unique):
         )
 
     def _complete_inactive(self, *, swap: bool = False) -> None:
-        """Give the inactive set the active one's value of whatever it was not given; then swap, if asked to."""
+        """Give the inactive set the active one's value of what it was not given; then swap, if asked to."""
         target = self._sets[self._active ^ 1]
         values = self._active_values(self._lacking(target, set())) if target.given else []
         if values or swap:
@@ -477,7 +478,7 @@ class Weights(Unique):
             raise InvalidState(
                 f"this forked process can't use the model: {self._lost}",
                 path=self._handle.path,
-                hint="load the model in the child; start children with 'spawn' or 'forkserver' where threads run",
+                hint="load it in the child; start children with 'spawn' or 'forkserver' where threads run",
             )
 
     def check_usable(self) -> None:

@@ -6,7 +6,7 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
-from aoti_abi.errors import AccessFailed, InvalidArgument, NotFound, NotSupported
+from aoti_abi.errors import AccessFailed, InvalidArgument, NotSupported
 from aoti_inspect.artifacts.facts import facts_of
 from aoti_inspect.artifacts.plugin import ArtifactPlugin
 from aoti_inspect.artifacts.so_file import open_so_file
@@ -16,6 +16,7 @@ from aoti_loader.explain import explain_refusal
 from aoti_loader.host_choice import choose_host, equip, unwanted_needs
 from aoti_loader.mending import Mend, plan_mends
 from aoti_loader.needs import needs_of
+from aoti_loader.paths import as_path
 from aoti_loader.plugin import Plugin, unload_waiting
 from aoti_loader.preload import forgotten, open_forgotten, open_named, open_needed
 from aoti_loader.refusals import refuse_unusable
@@ -65,7 +66,7 @@ def load(
     if isinstance(plugin, ArtifactPlugin):
         loaded = _load(plugin, **options)
     else:
-        with open_so_file(_as_path(plugin)) as artifact:
+        with open_so_file(as_path(plugin)) as artifact:
             loaded = _load(artifact.plugins[0], **options)
     if warn:
         _announce_or_close(loaded, stacklevel)
@@ -125,6 +126,8 @@ def _load_source(
             raise InvalidArgument(f"preload={preload!r}", hint="give 'auto', or a list of libraries")
         preloaded = open_forgotten(forgotten(facts), facts.name)
     else:
+        if not isinstance(preload, (list, tuple)) or not all(isinstance(name, str) for name in preload):
+            raise InvalidArgument(f"preload={preload!r}", hint="give 'auto', or a list of libraries")
         preloaded = open_named(preload, facts.name)
     if not (facts.elf.rpath or facts.elf.runpath):
         open_needed(facts)
@@ -196,19 +199,3 @@ def _dlopen(path: str, flags: int, facts: PluginFacts, host: Host) -> linker.Ope
     except AccessFailed as error:
         # Its words are all in the new one.
         raise explain_refusal(error.cause or "", path, facts, host) from None
-
-
-def _as_path(path: str | os.PathLike[str]) -> str:
-    try:
-        name = os.fspath(path)
-    except TypeError:
-        raise InvalidArgument(f"a path is text or a pathlib.Path, not a {type(path).__name__}") from None
-    if not isinstance(name, str):
-        raise InvalidArgument(f"a path is text or a pathlib.Path, not {type(name).__name__}")
-    try:
-        name = os.path.abspath(name)
-    except FileNotFoundError:
-        raise NotFound("the current folder was removed, and the path is relative to it", path=name) from None
-    if "\0" in name:
-        raise NotFound("no file can have this name", path=name)
-    return name

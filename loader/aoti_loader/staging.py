@@ -78,8 +78,8 @@ class Staged(NamedTuple):
     Attributes:
         path: what to open; valid while the copy is not released.
         kind: "memory" or "file".
-        descriptor: closed with this record, unless it is taken. It keeps ``path`` unique: the kernel hands out its number again once it is closed, and the
-            dynamic linker takes a library that is loaded under the same name for the same library.
+        descriptor: closed with this record, unless it is taken. It keeps ``path`` unique: the kernel hands out
+            its number again once it is closed, and the dynamic linker takes a library that is loaded under the same name for the same library.
     """
 
     path: str

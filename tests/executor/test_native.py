@@ -16,7 +16,12 @@ def test_helper_exports_nothing_but_its_own_and_links_to_nothing():
     facts = read_facts(native.library_path())
     assert not facts.elf.exports.container
     assert not facts.elf.exports.shims
-    assert set(facts.elf.needed) <= {"libc.so.6", "libpthread.so.0", "ld-linux-aarch64.so.1", "ld-linux-x86-64.so.2"}
+    assert set(facts.elf.needed) <= {
+        "libc.so.6",
+        "libpthread.so.0",
+        "ld-linux-aarch64.so.1",
+        "ld-linux-x86-64.so.2",
+    }
     assert not [s.name for s in facts.elf.undefined if s.name.startswith(("aoti_", "Py", "_Py"))]
 
 
@@ -138,7 +143,7 @@ def test_gate_is_not_waited_for_by_who_holds_it():
 
 def test_what_is_owned_is_given_back_after_every_finalizer_of_a_cycle():
     order = []
-    note = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(lambda address: order.append(address))
+    note = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(order.append)
 
     class Last:
         def __del__(self):

@@ -32,9 +32,9 @@ _LONGEST = 64
 _WINDOW = 1 << 20
 #: Strings of plugins are in the first bytes of their read-only segments; constants may fill gigabytes.
 _MOST_SEARCHED = 1 << 26
-#: Inductor treats sizes 0 and 1 apart at compile time, so it writes this bound for every dynamic dimension that
-#: may be smaller, whatever range the model was exported with. PyTorch's own loader does not look at it and runs
-#: a batch of one. Nothing tells whether the exported range has a 0.
+#: Inductor treats sizes 0 and 1 apart at compile time, so it writes this bound for every dynamic dimension
+#: that may be smaller, whatever range the model was exported with. PyTorch's own loader does not look at it and
+#: runs a batch of one. Nothing tells whether the exported range has a 0.
 _SPECIALIZED = 2
 #: More dimensions than this has no tensor.
 _MOST_DIMENSIONS = 64

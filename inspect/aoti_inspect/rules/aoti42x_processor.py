@@ -154,8 +154,8 @@ def openmp_team_size(context: PluginContext) -> Iterator[RuleResult]:
     on 2. No metadata hold the count.
 
     ## How it is checked
-    The plugin starts OpenMP regions (`GOMP_parallel`, or `__kmpc_fork_call` of LLVM's runtime), does not ask for the number of threads at run time
-    (`omp_get_max_threads`), and was compiled by PyTorch 2.12 or later. Plugins with a fixed `cpp.threads`,
+    The plugin starts OpenMP regions (`GOMP_parallel`, or `__kmpc_fork_call` of LLVM's runtime), does not ask
+    for the number of threads at run time (`omp_get_max_threads`), and was compiled by PyTorch 2.12 or later. Plugins with a fixed `cpp.threads`,
     and those whose parallel regions have no reduction, look the same and are safe.
 
     ## How to fix it
