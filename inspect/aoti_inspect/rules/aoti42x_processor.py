@@ -5,6 +5,7 @@ from __future__ import annotations
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import parse_version
 from aoti_inspect.facts import compiler, imports
+from aoti_inspect.facts.openmp import uses_openmp
 from aoti_inspect.facts.predicates import INVALID_ISA, missing_isa, sleef_isa
 from aoti_inspect.facts.target import ISA_FLAGS
 from aoti_inspect.rules.registry import RuleResult, Unchecked, plugin_rule
@@ -153,9 +154,10 @@ def openmp_team_size(context: PluginContext) -> Iterator[RuleResult]:
     on 2. No metadata hold the count.
 
     ## How it is checked
-    The plugin starts OpenMP regions (`GOMP_parallel`), does not ask for the number of threads at run time
-    (`omp_get_max_threads`), and was compiled by PyTorch 2.12 or later. Plugins with a fixed `cpp.threads`,
-    and those whose parallel regions have no reduction, look the same and are safe.
+    The plugin starts OpenMP regions (`GOMP_parallel`, or `__kmpc_fork_call` of LLVM's runtime), does not ask
+    for the number of threads at run time (`omp_get_max_threads`), and was compiled by PyTorch 2.12 or later.
+    Plugins with a fixed `cpp.threads`, and those whose parallel regions have no reduction, look the same and
+    are safe.
 
     ## How to fix it
     Compile with `cpp.threads=N` or `cpp.dynamic_threads=True`. Otherwise limit the run with OMP_NUM_THREADS
@@ -165,7 +167,7 @@ def openmp_team_size(context: PluginContext) -> Iterator[RuleResult]:
     Crashes of a model on a larger machine than the one that compiled it.
     """
     used = imports.names(context.facts, "openmp")
-    if "GOMP_parallel" not in used or "omp_get_max_threads" in used:
+    if not uses_openmp(context.facts.elf) or "omp_get_max_threads" in used:
         return
     found = compiler.fingerprint(context.facts)
     if found is None or parse_version(found.newest) < (2, 12):
