@@ -8,6 +8,7 @@ from aoti_inspect.artifacts.facts import facts_of
 from aoti_inspect.auditing.plugin import audit_plugin
 from aoti_inspect.auditing.result import ArtifactAudit, by_gravity
 from aoti_inspect.facts.imports import PROXY_EXECUTOR
+from aoti_inspect.facts.processor import encodings_beyond
 
 if TYPE_CHECKING:
     from aoti_inspect.artifacts.artifact import Artifact
@@ -24,10 +25,11 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
         AotiError: the artifact is a plugin by itself, and can't be read.
     """
     plugins: list[PluginAudit] = []
+    encodings = encodings_beyond(settings.target)
     summary = artifact.summary
     for plugin in artifact.plugins:
         try:
-            facts = facts_of(plugin)
+            facts = facts_of(plugin, encodings=encodings)
             disagreements, rows = _second_view(plugin, facts, settings)
             summary += rows if artifact.kind == "plugin" else ()
             plugins.append(audit_plugin(facts, settings, disagreements, origin=plugin))
