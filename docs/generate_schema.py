@@ -116,7 +116,7 @@ class Writer:
 
     def _properties(self, module: str, record: ast.ClassDef, described: dict[str, str]) -> dict[str, Schema]:
         properties: dict[str, Schema] = {}
-        for node in record.body:
+        for node in _body(module, record):
             if not (isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)):
                 continue
             name = node.target.id
@@ -133,6 +133,13 @@ class Writer:
                 schema = {**schema, "description": described[name]}
             properties[_exceptions(document.RENAMED, module, record, {}).get(name, name)] = schema
         return properties
+
+
+def _body(module: str, record: ast.ClassDef) -> list[ast.stmt]:
+    """Return what a class and its bases hold: a record with methods has its fields in a base of its own."""
+    bases = [base.id for base in record.bases if isinstance(base, ast.Name) and base.id != "NamedTuple"]
+    found = [resolve(module, base)[1] for base in bases]
+    return [node for base in found if isinstance(base, ast.ClassDef) for node in base.body] + record.body
 
 
 def _exceptions(table: dict[type, Any], module: str, record: ast.ClassDef, none: Any) -> Any:

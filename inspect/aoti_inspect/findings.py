@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 
 
+#: The rule about what was given up since it would cost too much; also of packages, and of what reads them.
+TOO_COMPLEX_CODE = "AOTI707"
+TOO_COMPLEX_NAME = "too-complex"
+
+
 class Finding(NamedTuple):
     """One thing that a rule found.
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from aoti_inspect.budget import Budget
+
 #: How much of a range `Source.find` holds in memory at once, bytes.
 _WINDOW = 1 << 20
 _SHRUNK = "the file became shorter while it was read"
@@ -45,10 +47,13 @@ class Source(ABC):
     Attributes:
         name: what to call them in errors: a path, or ``package!member``.
         size: how many there are.
+        budget: what reading them may cost, for an audit; None for who reads them whatever it costs. Ranges of
+            them, and what is inflated from them, draw on the same.
     """
 
     name: str
     size: int
+    budget: Budget | None = None
 
     @property
     @abstractmethod
@@ -137,11 +142,13 @@ class BufferSource(Source):
     def part(self, offset: int, size: int, name: str) -> BufferSource:
         """Return a range of the bytes."""
         place = self._location
-        return BufferSource(
+        found = BufferSource(
             self.view()[offset : offset + size],
             name,
             None if place is None else Location(place.path, place.offset + offset, size),
         )
+        found.budget = self.budget
+        return found
 
     def close(self) -> None:
         """Let go of the bytes."""
@@ -224,7 +231,9 @@ class FileSource(Source):
     def part(self, offset: int, size: int, name: str) -> FileSource:
         """Return a range of the same open file."""
         self._descriptor()
-        return _Range(self._file, self._start + offset, size, name)
+        found = _Range(self._file, self._start + offset, size, name)
+        found.budget = self.budget
+        return found
 
     def verify_unchanged(self) -> None:
         """Compare the file of this name with the one that was opened: device, inode, size, time."""

@@ -41,6 +41,28 @@ def printable(text: str) -> str:
     return "".join(out)
 
 
+def printable_json(text: str) -> str:
+    r"""Return a JSON document with everything that a terminal could act on escaped.
+
+    JSON's own escapes keep every character as it is for a parser (``\u009b``, ``\u202e``), except for what no
+    JSON text may hold: an undecodable byte is read back as the four characters ``\xff``, another surrogate as
+    the six of ``\ud800``.
+    """
+    if text.isprintable():
+        return text
+    # A line break of the layout; inside of strings it is escaped already.
+    return "".join(char if char.isprintable() or char == "\n" else _json_escape(char) for char in text)
+
+
+def _json_escape(char: str) -> str:
+    code = ord(char)
+    if 0xD800 <= code <= 0xDFFF:
+        # Inside of a JSON string the backslash itself is escaped.
+        return f"\\{printable(char)}"
+    raw = char.encode("utf-16-be").hex()
+    return "".join(f"\\u{raw[at : at + 4]}" for at in range(0, len(raw), 4))
+
+
 def printable_error(error: AotiError) -> str:
     """Return ``str(error)`` made safe to show; the only line break in it is the one before the hint."""
     text = printable(error.message)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aoti_abi import builtin_host, codes, errors, shim_catalogue
+from aoti_abi import codes, errors, shim_catalogue
 from aoti_abi.container_api import CONTAINER_API, REQUIRED, TORCH_2_1_ONLY, compiled_by
 from aoti_abi.features import FEATURES, evaluate
+from aoti_abi.hosts import builtin
 from aoti_abi.versions import KNOWN_TORCH, SUPPORTED_TORCH, newest, parse_version
 
 C = "AOTInductorModelContainer"
@@ -213,7 +214,7 @@ def test_every_code_that_a_plugin_may_ask_for_is_in_a_table() -> None:
             )
         )
     }
-    assert asked == builtin_host.CODES
+    assert asked == builtin.CODES
 
 
 def test_names_of_codes() -> None:

@@ -148,7 +148,7 @@ def test_a_library_that_is_a_pipe_is_passed_over(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "libx.so")
     search = LibrarySearch(62, 64, "x86_64", library_path=str(tmp_path))
     start = time.monotonic()
-    assert search.find("libx.so", origin=".") is None
+    assert search.find("libx.so", search.folders(origin=".")) is None
     assert time.monotonic() - start < 20  # a pipe without a writer would block for ever
 
 

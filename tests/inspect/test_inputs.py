@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aoti_inspect.artifacts import open_artifact
-from aoti_inspect.artifacts.artifact import Argument, Value
 from aoti_inspect.artifacts.declared_inputs import declared_inputs
 from aoti_inspect.artifacts.facts import read_facts
+from aoti_inspect.artifacts.program import Argument, Value
 from aoti_inspect.command.cli import main
 from aoti_inspect.facts.inputs import Extent, InputSpec, inputs_from_source, read_checks
 

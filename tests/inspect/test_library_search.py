@@ -42,12 +42,12 @@ def search(tmp_path: Path) -> LibrarySearch:
 def test_rpath_comes_first_and_runpath_after_the_environment(tmp_path: Path, search: LibrarySearch) -> None:
     rpath, env, run = (library(tmp_path / name) for name in ("rpath", "env", "run"))
     owner = str(tmp_path)
-    found = search.find("libx.so", origin=owner, rpaths=((owner, "$ORIGIN/rpath"),))
+    found = search.find("libx.so", search.folders(origin=owner, rpaths=((owner, "$ORIGIN/rpath"),)))
     assert (found.path, found.via) == (rpath, "DT_RPATH")
-    found = search.find("libx.so", origin=owner, runpath=("${ORIGIN}/run",))
+    found = search.find("libx.so", search.folders(origin=owner, runpath=("${ORIGIN}/run",)))
     assert (found.path, found.via) == (env, "LD_LIBRARY_PATH")
     os.unlink(env)
-    found = search.find("libx.so", origin=owner, runpath=("${ORIGIN}/run",))
+    found = search.find("libx.so", search.folders(origin=owner, runpath=("${ORIGIN}/run",)))
     assert (found.path, found.via) == (run, "DT_RUNPATH")
 
 
@@ -55,7 +55,10 @@ def test_a_runpath_switches_rpaths_off(tmp_path: Path, search: LibrarySearch) ->
     library(tmp_path / "rpath")
     owner = str(tmp_path)
     assert (
-        search.find("libx.so", origin=owner, rpaths=((owner, "$ORIGIN/rpath"),), runpath=("/none",)) is None
+        search.find(
+            "libx.so", search.folders(origin=owner, rpaths=((owner, "$ORIGIN/rpath"),), runpath=("/none",))
+        )
+        is None
     )
 
 
@@ -65,29 +68,31 @@ def test_a_file_for_another_machine_or_class_is_passed_over(
 ) -> None:
     library(tmp_path / "first", machine=machine, bits=bits)
     right = library(tmp_path / "second")
-    found = search.find("libx.so", origin=str(tmp_path), runpath=("$ORIGIN/first", "$ORIGIN/second"))
+    found = search.find(
+        "libx.so", search.folders(origin=str(tmp_path), runpath=("$ORIGIN/first", "$ORIGIN/second"))
+    )
     assert found.path == right
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", b"GROUP ( libc.so.6 )", b"\x7fELF\x09\x09" + bytes(60)])
 def test_what_is_no_elf_file_is_passed_over(tmp_path: Path, search: LibrarySearch, content: bytes) -> None:
     (tmp_path / "libx.so").write_bytes(content)
-    assert search.find("libx.so", origin=str(tmp_path), runpath=("$ORIGIN",)) is None
+    assert search.find("libx.so", search.folders(origin=str(tmp_path), runpath=("$ORIGIN",))) is None
 
 
 @pytest.mark.parametrize("name", ["", "\0", "lib\0x.so", "x" * 300, "/nowhere/libx.so"])
 def test_a_name_that_can_be_no_file_is_not_found(tmp_path: Path, search: LibrarySearch, name: str) -> None:
-    assert search.find(name, origin=str(tmp_path), runpath=("$ORIGIN",)) is None
+    assert search.find(name, search.folders(origin=str(tmp_path), runpath=("$ORIGIN",))) is None
 
 
 def test_a_name_with_a_slash_is_a_path(tmp_path: Path, search: LibrarySearch) -> None:
     path = library(tmp_path / "any")
-    assert search.find(path, origin="/").path == path
+    assert search.find(path, search.folders(origin="/")).path == path
 
 
 def test_a_folder_with_the_name_is_passed_over(tmp_path: Path, search: LibrarySearch) -> None:
     (tmp_path / "libx.so").mkdir()
-    assert search.find("libx.so", origin=str(tmp_path), runpath=("$ORIGIN",)) is None
+    assert search.find("libx.so", search.folders(origin=str(tmp_path), runpath=("$ORIGIN",))) is None
 
 
 def test_a_broken_cache_is_as_none(tmp_path: Path) -> None:
@@ -99,7 +104,7 @@ def test_a_broken_cache_is_as_none(tmp_path: Path) -> None:
     ):
         cache.write_bytes(content)
         search = LibrarySearch(X86_64, 64, "none", cache=str(cache))
-        assert search.find("libnothing-here.so", origin="/") is None
+        assert search.find("libnothing-here.so", search.folders(origin="/")) is None
 
 
 def test_the_libraries_of_a_program_are_found_where_ldd_finds_them() -> None:
@@ -110,6 +115,6 @@ def test_the_libraries_of_a_program_are_found_where_ldd_finds_them() -> None:
     assert expected
     search = LibrarySearch({"x86_64": X86_64, "aarch64": AARCH64}[machine], 64, machine)
     for name, path in expected.items():
-        found = search.find(name, origin=os.path.dirname(program))
+        found = search.find(name, search.folders(origin=os.path.dirname(program)))
         assert found is not None, name
         assert os.path.samefile(found.path, path), name

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aoti_inspect.artifacts.anomaly import Anomaly
     from aoti_inspect.artifacts.plugin import ArtifactPlugin
     from aoti_inspect.artifacts.program import NamedBlob, Value
+    from aoti_inspect.budget import Budget
 
     class Closable(Protocol):
         """What an artifact holds open."""
@@ -113,7 +114,10 @@ class Artifact:
         summary: ``(label, text)`` facts about the package as a whole, for reports.
         companions: other files that were read with it (``.ptd``, ``.blob``).
         named_data: the named data of a ``.pte`` and its ``.ptd`` files, by key; empty elsewhere.
+        budget: what its audit may still cost; None for who reads it whatever it costs.
     """
+
+    budget: Budget | None = None
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from aoti_inspect.artifacts.formats import NESTED_SUFFIXES, is_library_name
 from aoti_inspect.artifacts.read import read_artifact
 from aoti_inspect.artifacts.sidecars import Beside, SidecarFile
 from aoti_inspect.artifacts.so_file import model_of
+from aoti_inspect.budget import TooComplex
 from aoti_inspect.file_kind import HEAD, describe
 from aoti_inspect.wording import counted
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 #: What a plugin's dynamic string table contains, and hardly anything else does.
 _MARK = b"AOTInductorModelContainer"
 _WINDOW = 1 << 20
-_SEARCHED = 64 << 20
 
 
 def read_bundle(members: Members, *, folder: bool) -> Artifact:
@@ -65,6 +65,8 @@ def _is_elf(members: Members, name: str, anomalies: list[Anomaly]) -> bool:
     """Whether a member is an ELF file; what is called a library and is none is told, not passed over."""
     try:
         kind = describe(next(members.pieces(name, HEAD), b""), members.size(name))
+    except TooComplex:
+        return False
     except AotiError as error:
         anomalies.append(Anomaly("unreadable-member", f"{name!r} can't be read: {error.message}", (name,)))
         return False
@@ -74,16 +76,20 @@ def _is_elf(members: Members, name: str, anomalies: list[Anomaly]) -> bool:
 
 
 def _mentions_container(members: Members, name: str, anomalies: list[Anomaly]) -> bool:
-    """Whether the first of a member's bytes name the container API, without inflating all of it at once."""
+    """Whether a member names the container API, without inflating all of it at once.
+
+    Wherever its names are: tools that change a library move them to its end.
+    """
     end = b""
     try:
-        for number, piece in enumerate(members.pieces(name, _WINDOW)):
+        for piece in members.pieces(name, _WINDOW):
             text = end + piece
             if _MARK in text:
                 return True
-            if number * _WINDOW > _SEARCHED:
-                break
             end = text[1 - len(_MARK) :]
+    except TooComplex:
+        # Then the audit of the whole is not complete, and says so.
+        return False
     except AotiError as error:
         anomalies.append(Anomaly("unreadable-member", f"{name!r} can't be read: {error.message}", (name,)))
     return False
@@ -95,6 +101,8 @@ def _nested(
     """Read a package or program inside the bundle; its models are called ``member:model``."""
     try:
         inner = read_artifact(members.open(name), Beside(members, name, nested=True))
+    except TooComplex:
+        return {}
     except AotiError as error:
         anomalies.append(Anomaly("unreadable-member", f"{name!r} can't be read: {error.message}", (name,)))
         return {}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.artifacts.sidecars import Neighbours
+    from aoti_inspect.budget import Budget
     from aoti_inspect.source import Source
 
     class Members(Neighbours, Protocol):
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
         name: str
         anomalies: tuple[Anomaly, ...]
+        budget: Budget | None
 
         def names(self) -> list[str]:
             """Return the members' names."""
@@ -43,6 +45,19 @@ if TYPE_CHECKING:
 #: A folder with more files, or nested more deeply, is not an unpacked package.
 _MAX_FILES = 20_000
 _MAX_DEPTH = 8
+#: What it costs to look at a member at all, steps.
+_STEPS_PER_MEMBER = 25
+#: Bytes of JSON that are parsed in one step.
+_PARSED_IN_A_STEP = 20
+
+
+def charge_parsing(budget: Budget, size: int) -> None:
+    """Charge what is about to be parsed.
+
+    Raises:
+        TooComplex: the allowance is used up.
+    """
+    budget.spend(size // _PARSED_IN_A_STEP, "parsing the JSON beside its plugins")
 
 
 def _in_folder_of(name: str, names: list[str]) -> list[str]:
@@ -56,6 +71,7 @@ class ZipMembers:
 
     def __init__(self, source: Source) -> None:
         self.name = source.name
+        self.budget = source.budget
         self._source = source
         self._archive = ZipArchive(source)
         self.anomalies = self._archive.directory.anomalies
@@ -78,14 +94,20 @@ class ZipMembers:
 
     def read(self, name: str, limit: int | None = None, *, verify: bool | None = None) -> memoryview:
         """Return a member's bytes; see `ZipArchive.read` for the errors."""
+        if limit is not None and self.budget is not None and name in self._archive:
+            charge_parsing(self.budget, min(self.size(name), limit))
         return self._archive.read(name, limit=limit, verify=verify)
 
     def open(self, name: str) -> Source:
         """Return a member's bytes as a source; see `ZipArchive.open` for the errors."""
+        if self.budget is not None:
+            self.budget.spend(_STEPS_PER_MEMBER, "opening its members")
         return self._archive.open(name)
 
     def pieces(self, name: str, size: int) -> Iterator[bytes]:
         """Yield a member's bytes, ``size`` at a time; see `ZipArchive.pieces`."""
+        if self.budget is not None:
+            self.budget.spend(_STEPS_PER_MEMBER, "looking at its members")
         return self._archive.pieces(name, size)
 
     def location(self, name: str) -> Location | None:
@@ -112,8 +134,9 @@ class FolderMembers:
         NotSupported: it holds far more than a package does.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, budget: Budget | None = None) -> None:
         self.name = path
+        self.budget = budget
         self._sizes: dict[str, int] = {}
         self._links: list[str] = []
         self._closed = False
@@ -171,6 +194,8 @@ class FolderMembers:
             InvalidState: the artifact was closed.
         """
         self._check(name)
+        if limit is not None and self.budget is not None:
+            charge_parsing(self.budget, min(self.size(name), limit))
         return read_file(self.label(name), limit)
 
     def open(self, name: str) -> Source:
@@ -180,12 +205,16 @@ class FolderMembers:
             InvalidState: the artifact was closed.
         """
         self._check(name)
-        return open_file(self.label(name))
+        source = open_file(self.label(name))
+        source.budget = self.budget
+        return source
 
     def pieces(self, name: str, size: int) -> Iterator[bytes]:
         """Yield a file's bytes, ``size`` at a time; the errors are those of `open`."""
         with self.open(name) as source:
             for start in range(0, source.size, size):
+                if self.budget is not None:
+                    self.budget.spend_bytes(min(size, source.size - start), "searching its members")
                 yield source.read(start, size)
 
     def location(self, name: str) -> Location | None:

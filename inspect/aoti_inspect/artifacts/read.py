@@ -8,6 +8,7 @@ from aoti_abi.errors import InvalidProgram, NotSupported
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.artifacts.formats import MAGIC_BYTES, ZIP, find_format
 from aoti_inspect.artifacts.sidecars import Beside, FilesOnDisk, NoFiles
+from aoti_inspect.budget import Budget
 from aoti_inspect.source import BufferSource, open_file
 
 if TYPE_CHECKING:
@@ -33,7 +34,11 @@ _OTHERS: tuple[tuple[int, bytes, str], ...] = (
 
 
 def open_artifact(
-    path: str, *, data: tuple[str, ...] | None = None, content: bytes | None = None
+    path: str,
+    *,
+    data: tuple[str, ...] | None = None,
+    content: bytes | None = None,
+    audited: bool = False,
 ) -> Artifact:
     """Open a plugin, package, program, folder or archive for reading.
 
@@ -45,6 +50,7 @@ def open_artifact(
         data: ``.ptd`` files that belong to a ``.pte``; by default those beside it that carry its name, or the
             backend's (``aoti_cuda_blob.ptd``).
         content: the artifact's bytes, if they are in memory already.
+        audited: whether nobody trusts it yet: then what it may cost is bounded by its size.
 
     Raises:
         NotFound: there is no such file.
@@ -52,12 +58,17 @@ def open_artifact(
         InvalidArgument: it is a pipe, a device or a socket.
         InvalidProgram: it is damaged.
         NotSupported: it is something else, or of a version that is not known; the message says what.
+        TooComplex: it costs more than a file of its size may.
     """
-    if content is not None:
-        return read_artifact(BufferSource(content, path), Beside(NoFiles(), path, data))
-    if os.path.isdir(path):
-        return _open_folder(path)
-    return read_artifact(open_file(path), Beside(FilesOnDisk(), path, data))
+    if content is None and os.path.isdir(path):
+        return _open_folder(path, audited=audited)
+    source = open_file(path) if content is None else BufferSource(content, path)
+    if audited:
+        source.budget = Budget(source.size)
+    neighbours = FilesOnDisk() if content is None else NoFiles()
+    artifact = read_artifact(source, Beside(neighbours, path, data))
+    artifact.budget = source.budget
+    return artifact
 
 
 def read_artifact(source: Source, beside: Beside) -> Artifact:
@@ -92,13 +103,18 @@ def _refuse(source: Source) -> NoReturn:
     raise error(f"this is {kind.what}", path=name, hint=kind.hint or _KNOWN)
 
 
-def _open_folder(path: str) -> Artifact:
+def _open_folder(path: str, *, audited: bool) -> Artifact:
     from aoti_inspect.artifacts.members import FolderMembers
     from aoti_inspect.artifacts.pt2 import is_package, read_package
 
     members = FolderMembers(path)
+    if audited:
+        members.budget = Budget(sum(map(members.size, members.names())))
     if is_package(members.names()):
-        return read_package(members, unpacked=True)
-    from aoti_inspect.artifacts.bundle import read_bundle
+        artifact = read_package(members, unpacked=True)
+    else:
+        from aoti_inspect.artifacts.bundle import read_bundle
 
-    return read_bundle(members, folder=True)
+        artifact = read_bundle(members, folder=True)
+    artifact.budget = members.budget
+    return artifact

@@ -113,7 +113,9 @@ class ZipArchive:
         packed = self._packed(member)
         if member.method == STORED:
             return packed
-        return BufferSource(self._inflate(member, packed), packed.name)
+        inflated = BufferSource(self._inflate(member, packed), packed.name)
+        inflated.budget = self._source.budget
+        return inflated
 
     def pieces(self, name: str, size: int) -> Iterator[bytes]:
         """Yield a member's bytes, ``size`` at a time, without ever holding more; nothing is verified.
@@ -123,8 +125,12 @@ class ZipArchive:
         """
         member = self.member(name)
         packed = self._packed(member)
+        budget = self._source.budget
         if member.method == STORED:
-            yield from _chunks(packed, size)
+            for chunk in _chunks(packed, size):
+                if budget is not None:
+                    budget.spend_bytes(len(chunk), "searching its members")
+                yield chunk
             return
         import zlib
 
@@ -135,6 +141,8 @@ class ZipArchive:
                 while rest and not engine.eof:
                     piece = engine.decompress(rest, size)
                     rest = engine.unconsumed_tail
+                    if budget is not None:
+                        budget.spend_bytes(len(piece), "inflating its members")
                     if piece:
                         yield piece
             while piece := engine.decompress(engine.unconsumed_tail, size):
@@ -216,6 +224,8 @@ class ZipArchive:
                 hint="pack it again with its large members stored, as PyTorch does",
             )
         self._inflated += member.size
+        if self._source.budget is not None:
+            self._source.budget.spend_bytes(member.size, "inflating its members")
         engine = zlib.decompressobj(-15)
         data = bytearray()
         try:

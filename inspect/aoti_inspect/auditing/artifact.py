@@ -7,15 +7,20 @@ from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.artifacts.facts import facts_of
 from aoti_inspect.auditing.plugin import audit_plugin
 from aoti_inspect.auditing.result import ArtifactAudit, by_gravity
+from aoti_inspect.budget import Budget, TooComplex
 from aoti_inspect.facts.imports import PROXY_EXECUTOR
 from aoti_inspect.facts.processor import encodings_beyond
+from aoti_inspect.findings import TOO_COMPLEX_CODE, TOO_COMPLEX_NAME, NotChecked
 
 if TYPE_CHECKING:
     from aoti_inspect.artifacts.artifact import Artifact
     from aoti_inspect.artifacts.plugin import ArtifactPlugin
     from aoti_inspect.auditing.result import PluginAudit, Settings
     from aoti_inspect.facts.records import PluginFacts
-    from aoti_inspect.findings import Finding, NotChecked
+    from aoti_inspect.findings import Finding
+
+#: What the rules and verdicts of one plugin cost, beside what reading it does.
+_STEPS_PER_PLUGIN = 3000
 
 
 def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
@@ -26,23 +31,38 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
     """
     plugins: list[PluginAudit] = []
     encodings = encodings_beyond(settings.target)
+    not_checked: list[NotChecked] = []
     summary = artifact.summary
+    budget = artifact.budget or Budget(sum(plugin.size for plugin in artifact.plugins))
     for plugin in artifact.plugins:
         try:
+            if artifact.kind != "plugin":
+                budget.spend(_STEPS_PER_PLUGIN, f"the audit of {len(artifact.plugins)} plugins")
             facts = facts_of(plugin, encodings=encodings)
             disagreements, rows = _second_view(plugin, facts, settings)
             summary += rows if artifact.kind == "plugin" else ()
-            plugins.append(audit_plugin(facts, settings, disagreements, origin=plugin))
-        except AotiError as error:  # noqa: PERF203 - the others are still to be audited
+            plugins.append(audit_plugin(facts, settings, disagreements, origin=plugin, budget=budget))
+        except TooComplex as error:  # noqa: PERF203 - the others are still to be audited
+            if artifact.kind == "plugin":
+                raise
+            budget.give_up(f"{plugin.name}: {error.message}")
+            if not budget.left:
+                break
+        except AotiError as error:
             if artifact.kind == "plugin":
                 raise
             from aoti_inspect.artifacts.anomaly import Anomaly
 
             message = f"{plugin.name}: {error.message}"
             artifact.anomalies += (Anomaly("unreadable-member", message, (plugin.name,)),)
+        except Exception as error:
+            if artifact.kind == "plugin":
+                raise
+            from aoti_inspect.auditing.failures import internal_error
+
+            budget.give_up(f"{plugin.name}: {internal_error(error)}")
     facts_of_all = tuple(audit.facts for audit in plugins)
     findings: list[Finding] = []
-    not_checked: list[NotChecked] = []
     if artifact.kind != "plugin" or any(_is_package(artifact, facts) for facts in facts_of_all):
         from aoti_inspect.rules import package_rules
         from aoti_inspect.rules.registry import PackageContext, run_rules
@@ -50,6 +70,7 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
         findings, not_checked = run_rules(
             PackageContext(artifact, settings.target, facts_of_all), package_rules()
         )
+    not_checked += [NotChecked(TOO_COMPLEX_CODE, TOO_COMPLEX_NAME, reason) for reason in budget.given_up]
     return ArtifactAudit(
         artifact.path,
         artifact.kind,

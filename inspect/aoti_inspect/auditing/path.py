@@ -6,7 +6,7 @@ import os
 import sys
 from contextlib import contextmanager
 
-from aoti_abi.errors import AccessFailed, AotiError, InternalError
+from aoti_abi.errors import AccessFailed, AotiError, InvalidProgram
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.artifacts.formats import find_format
 from aoti_inspect.artifacts.read import open_artifact
@@ -31,10 +31,14 @@ def audit_path(path: str, settings: Settings) -> ArtifactAudit:
         return ArtifactAudit(path, "unreadable", error=_without_path(error, path))
     except RecursionError as error:
         return ArtifactAudit(
-            path, "unreadable", error=InternalError("the file nests too deeply", cause=str(error))
+            path, "unreadable", error=InvalidProgram("the file nests too deeply", cause=str(error))
         )
     except MemoryError:
         return ArtifactAudit(path, "unreadable", error=AccessFailed("not enough memory to read it"))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other files are still to be reported
+        from aoti_inspect.auditing.failures import internal_error
+
+        return ArtifactAudit(path, "unreadable", error=internal_error(error))
 
 
 def _without_path(error: AotiError, path: str) -> AotiError:
@@ -53,7 +57,7 @@ def _audit(path: str, settings: Settings) -> ArtifactAudit:
 
 
 def _audit_file(path: str, settings: Settings) -> ArtifactAudit:
-    with open_artifact(path) as artifact:
+    with open_artifact(path, audited=True) as artifact:
         return audit_artifact(artifact, settings)
 
 

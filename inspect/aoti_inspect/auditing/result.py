@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from aoti_abi.errors import InternalError
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
+from aoti_inspect.budget import TooComplex
 from aoti_inspect.findings import SEVERITIES
 
 if TYPE_CHECKING:
@@ -79,17 +81,21 @@ class ArtifactAudit(NamedTuple):
 def exit_code(audits: list[ArtifactAudit], fail_on: Severity | None) -> ExitCode:
     """Return 2 if something was unreadable, else 1 for findings at or above ``fail_on``, else 3, else 0.
 
+    What costs too much to read, and what a defect of the inspector kept from being read, was not checked.
+
     Args:
         audits: at least one.
         fail_on: the lowest severity that fails; None if findings never do.
     """
-    if any(audit.error is not None for audit in audits):
+    errors = [audit.error for audit in audits if audit.error is not None]
+    unchecked = [error for error in errors if isinstance(error, InternalError | TooComplex)]
+    if len(unchecked) < len(errors):
         return 2
     if fail_on is not None:
         failing = SEVERITIES[SEVERITIES.index(fail_on) :]
         if any(finding.severity in failing for audit in audits for finding in audit.all_findings()):
             return 1
-    return 3 if any(audit.all_not_checked() for audit in audits) else 0
+    return 3 if unchecked or any(audit.all_not_checked() for audit in audits) else 0
 
 
 def by_gravity(findings: list[Finding]) -> tuple[Finding, ...]:

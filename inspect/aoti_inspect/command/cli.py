@@ -37,12 +37,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
         return _run(arguments)
-    except BrokenPipeError:
-        # The reader (`| head`) went away: no error of ours. Python would complain at exit without this.
-        from aoti_inspect.command.output import discard_standard_output
-
-        discard_standard_output()
-        return 0
     except KeyboardInterrupt:
         return 130
     except AotiError as error:

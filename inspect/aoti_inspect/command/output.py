@@ -14,7 +14,6 @@ def write_standard_output(text: str) -> None:
 
     Raises:
         AccessFailed: it is closed, or the disk behind it is full.
-        BrokenPipeError: its reader went away.
     """
     stream = sys.stdout
     if stream is None:
@@ -26,7 +25,9 @@ def write_standard_output(text: str) -> None:
             stream.write("".join(char if char.isascii() else _escape(char) for char in text))
         stream.flush()
     except BrokenPipeError:
-        raise
+        # The reader (`| head`) went away: no error of ours, and what was found stays found. Python would
+        # complain at exit without this.
+        discard_standard_output()
     except OSError as error:
         # What is left in the buffer would fail once more, with a traceback, when Python ends.
         discard_standard_output()

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from heapq import heappop, heappush
+
 from aoti_abi.records import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aoti_inspect.elf.records import Segment
     from aoti_inspect.source import Source
 
@@ -18,15 +23,15 @@ class AddressSpace:
 
     def __init__(self, source: Source, segments: tuple[Segment, ...]) -> None:
         self._source = source
-        loads = [segment for segment in segments if segment.type == "LOAD" and segment.file_size]
-        self._loads = tuple(reversed(loads))
+        loads = [segment for segment in segments if segment.type == "LOAD" and segment.file_size > 0]
+        ranges = list(_ranges(loads))
+        self._starts = [start for start, _ in ranges]
+        self._owners = [owner for _, owner in ranges]
 
     def segment_of(self, address: int) -> Segment | None:
         """Return the PT_LOAD that has the byte for ``address`` in the file; None if there is none."""
-        for segment in self._loads:
-            if 0 <= address - segment.address < segment.file_size:
-                return segment
-        return None
+        at = bisect_right(self._starts, address) - 1
+        return self._owners[at] if at >= 0 else None
 
     def offset_of(self, address: int) -> int | None:
         """Return the offset of the byte for ``address``; None if the file doesn't have it."""
@@ -45,3 +50,26 @@ class AddressSpace:
             return b""
         ahead = address - segment.address
         return self._source.read(segment.offset + ahead, min(size, segment.file_size - ahead))
+
+
+def _ranges(loads: list[Segment]) -> Iterator[tuple[int, Segment | None]]:
+    """Yield where the owner of the addresses changes, in ascending order, and who owns them from there on.
+
+    A file may have 65,535 segments over each other, and every symbol is looked up by its address.
+    """
+    order = sorted(range(len(loads)), key=lambda index: loads[index].address)
+    edges = sorted({edge for item in loads for edge in (item.address, item.address + item.file_size)})
+    # Those that reach here, the last in the file first.
+    active: list[int] = []
+    following = 0
+    owner: Segment | None = None
+    for edge in edges:
+        while following < len(order) and loads[order[following]].address == edge:
+            heappush(active, -order[following])
+            following += 1
+        while active and loads[-active[0]].address + loads[-active[0]].file_size <= edge:
+            heappop(active)
+        top = loads[-active[0]] if active else None
+        if top is not owner:
+            yield edge, top
+            owner = top

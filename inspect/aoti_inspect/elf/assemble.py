@@ -7,6 +7,7 @@ from aoti_abi.errors import InvalidProgram
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf import format as elf
 from aoti_inspect.elf.exports import summarize
+from aoti_inspect.elf.linker_checks import check
 from aoti_inspect.elf.notes import build_id
 from aoti_inspect.elf.records import ElfFacts, Symbol, VersionNeed
 from aoti_inspect.elf.symbols import binding_name
@@ -16,6 +17,17 @@ if TYPE_CHECKING:
     from aoti_inspect.elf.image import ElfImage
 
 _MAX_INTERPRETER = 4096
+#: What every host has loaded before a plugin comes: versions of these are found without DT_NEEDED.
+_ALWAYS_LOADED = ("libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1")
+#: Undefined symbols that are listed. PyTorch's own largest libraries have some ten thousand.
+MAX_UNDEFINED = 1 << 14
+#: Names of the container API that are looked up through the hash table; it has fifty.
+_MAX_LOOKUPS = 256
+#: What an entry of each table costs in all that is done with it: reading, judging, rules, reports.
+_STEPS_PER_SEGMENT = 4
+_STEPS_PER_UNDEFINED = 20
+_STEPS_PER_NEED = 12
+_SYMBOLS_IN_A_STEP = 2
 
 
 def assemble(image: ElfImage) -> ElfFacts:
@@ -26,9 +38,12 @@ def assemble(image: ElfImage) -> ElfFacts:
             library that it would open, is not in the file.
     """
     table = image.symbol_table
+    image.budget.spend(_STEPS_PER_SEGMENT * len(image.segments), "its program headers")
     try:
+        image.budget.spend(table.count // _SYMBOLS_IN_A_STEP, "its dynamic symbols")
         undefined = _undefined(image)
-        exports = summarize(table.columns, image.strings)
+        exports = summarize(table.columns, image.strings, image.budget)
+        exports = exports._replace(container=_callable(image, exports.container))
         _check_names(image)
         needs = _version_needs(image, undefined)
     except InvalidProgram as error:
@@ -40,7 +55,7 @@ def assemble(image: ElfImage) -> ElfFacts:
         _library(image, offset, number)
         for number, offset in enumerate(() if dynamic is None else dynamic.needed, start=1)
     )
-    for library in sorted({need.library for need in needs} - set(needed)):
+    for library in sorted({need.library for need in needs} - {*needed, *_ALWAYS_LOADED}):
         image.note(
             f"versions of {library} are needed, but {library} is not in DT_NEEDED: the dynamic linker aborts",
             fatal=True,
@@ -51,6 +66,7 @@ def assemble(image: ElfImage) -> ElfFacts:
         )
     elif exports.container:
         _check_hash(image, exports.container)
+    check(image)
     sections = image.sections
     return ElfFacts(
         size=image.source.size,
@@ -77,6 +93,7 @@ def assemble(image: ElfImage) -> ElfFacts:
         debug_info=any(section.name.startswith((".debug_", ".zdebug_")) for section in sections or ()),
         anomalies=image.anomalies,
         unusable=image.unusable,
+        not_read=image.budget.given_up,
     )
 
 
@@ -85,6 +102,10 @@ def _undefined(image: ElfImage) -> tuple[Symbol, ...]:
     names, info, _ = table.columns
     versions = table.versions
     indices = table.columns.undefined()
+    if len(indices) > MAX_UNDEFINED:
+        image.budget.give_up(f"the undefined symbols: {len(indices)}, of which {MAX_UNDEFINED} were read")
+        del indices[MAX_UNDEFINED:]
+    image.budget.spend(_STEPS_PER_UNDEFINED * len(indices), "its undefined symbols")
     column = versions.column(indices[-1] + 1) if indices else None
     symbols = []
     for index in indices:
@@ -109,6 +130,7 @@ def _version_needs(image: ElfImage, undefined: tuple[Symbol, ...]) -> tuple[Vers
     for symbol in undefined:
         if symbol.version is not None:
             users.setdefault((symbol.library, symbol.version), []).append(symbol.name)
+    image.budget.spend(_STEPS_PER_NEED * len(image.symbol_table.versions.needs), "its version needs")
     return tuple(
         VersionNeed(
             need.library, need.version, need.weak, tuple(sorted(users.get((need.library, need.version), ())))
@@ -124,9 +146,26 @@ def _check_names(image: ElfImage) -> None:
         image.note(f"{outside} dynamic symbols have their name outside of the string table", fatal=True)
 
 
+def _callable(image: ElfImage, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of the container's functions that ``dlsym`` delivers as functions; note the others."""
+    if len(names) > _MAX_LOOKUPS:
+        return names
+    kept = []
+    for name in names:
+        entry = image.symbol_table.find(name)
+        reason = None if entry is None else image.symbol_table.undeliverable(entry)
+        if reason is None:
+            kept.append(name)
+        else:
+            image.note(f"{name} is defined, but dlsym does not deliver a function: {reason}")
+    return tuple(kept)
+
+
 def _check_hash(image: ElfImage, names: tuple[str, ...]) -> None:
     lost = [
-        name for name in names if image.symbol_table.hashed(name.encode("utf-8", "surrogateescape")) is None
+        name
+        for name in sorted(names, key=lambda name: name not in REQUIRED)[:_MAX_LOOKUPS]
+        if image.symbol_table.hashed(name.encode("utf-8", "surrogateescape")) is None
     ]
     if lost:
         image.note(

@@ -18,6 +18,7 @@ from aoti_inspect.text import decode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aoti_inspect.budget import Budget
     from aoti_inspect.elf.strings import StringTable
     from aoti_inspect.elf.symbols import Columns
 
@@ -85,25 +86,36 @@ _GLOBAL = bytes(value >> 4 == 1 for value in range(256))
 _NOT_GLOBAL = bytes(value > 15 and value >> 4 != 1 for value in range(256))
 _UNIQUE = bytes(value >> 4 == elf.STB_UNIQUE for value in range(256))
 _EXAMPLES = 5
+#: Names of one family that are listed. PyTorch has 3,000 host functions, and some thousand unique symbols.
+MAX_NAMES = 1 << 14
 
 
-def summarize(columns: Columns, strings: StringTable) -> ExportSummary:
-    """Count and name the symbols that are defined and not local."""
+def summarize(columns: Columns, strings: StringTable, budget: Budget) -> ExportSummary:
+    """Count and name the symbols that are defined and not local.
+
+    Args:
+        columns: the symbol table.
+        strings: DT_STRTAB.
+        budget: told if there are more names than are listed.
+    """
     data = strings.data
     strong = _sort(data, columns.exported(_GLOBAL))
     weak = _sort(data, columns.exported(_NOT_GLOBAL))
     total = both(columns.defined, columns.info.translate(NOT_LOCAL)).count(1)
     known = sum(map(len, strong)) + sum(map(len, weak))
-    others = (name for name in columns.exported(NOT_LOCAL) if not any(_sort(data, (name,))))
+    sorted_out = {name for names in (*strong, *weak) for name in names} if total > known else set()
+    others = (name for name in columns.exported(NOT_LOCAL) if name not in sorted_out)
     return ExportSummary(
         total=total,
-        container=_texts(strong[_OF_CONTAINER] + weak[_OF_CONTAINER], strings),
-        shims=_texts(strong[_OF_HOST] + weak[_OF_HOST], strings),
+        container=_listed(
+            "container functions", strong[_OF_CONTAINER] + weak[_OF_CONTAINER], strings, budget
+        ),
+        shims=_listed("host functions", strong[_OF_HOST] + weak[_OF_HOST], strings, budget),
         std=len(strong[_OF_STD]) + len(weak[_OF_STD]),
         std_strong=len(strong[_OF_STD]),
         std_examples=_texts((strong[_OF_STD] or weak[_OF_STD])[:_EXAMPLES], strings),
         runtime=len(strong[_OF_RUNTIME]) + len(weak[_OF_RUNTIME]),
-        unique=_texts(list(columns.exported(_UNIQUE)), strings),
+        unique=_listed("unique symbols", list(columns.exported(_UNIQUE)), strings, budget),
         others=total - known,
         other_examples=_texts(list(islice(others, _EXAMPLES)) if total > known else [], strings),
     )
@@ -129,6 +141,13 @@ def _sort(data: bytes, names: Iterable[int]) -> tuple[list[int], ...]:
 def _is_std_thunk(data: bytes, name: int) -> bool:
     head = data[name : name + 40].partition(b"\0")[0]
     return b"_NS" in head or b"_NKS" in head
+
+
+def _listed(what: str, names: list[int], strings: StringTable, budget: Budget) -> tuple[str, ...]:
+    if len(names) > MAX_NAMES:
+        budget.give_up(f"the exported {what}: {len(names)}, of which {MAX_NAMES} were read")
+    budget.spend(2 * min(len(names), MAX_NAMES), f"the exported {what}")
+    return _texts(names[:MAX_NAMES], strings)
 
 
 def _texts(names: list[int], strings: StringTable) -> tuple[str, ...]:

@@ -67,7 +67,10 @@ class GnuHash(NamedTuple):
         """Return how many symbols the table covers; 0 if it is empty, None if its chains don't end."""
         mark = self.layout.mark
         raw = self.read(self.table, 4 * self.buckets)
-        last: int = max(struct.unpack(f"{mark}{self.buckets}I", raw))
+        if len(raw) < 4 * self.buckets:
+            return None
+        # One number at a time: a tuple of all of them would take ten times the table's own size.
+        last: int = max(number for (number,) in struct.iter_unpack(f"{mark}I", raw))
         if last < self.first:
             return 0
         while last < MAX_SYMBOLS:
@@ -91,6 +94,8 @@ class GnuHash(NamedTuple):
         value = gnu_hash(name)
         word, mark = self.layout.word, self.layout.mark
         raw = self.read(self.bloom + word.size * (value // self.layout.bits & (self.words - 1)), word.size)
+        if len(raw) < word.size:
+            return
         (bits,) = word.unpack(raw)
         if (
             not (bits >> (value % self.layout.bits))
@@ -98,7 +103,10 @@ class GnuHash(NamedTuple):
             & 1
         ):
             return
-        (index,) = struct.unpack(f"{mark}I", self.read(self.table + 4 * (value % self.buckets), 4))
+        raw = self.read(self.table + 4 * (value % self.buckets), 4)
+        if len(raw) < 4:
+            return
+        (index,) = struct.unpack(f"{mark}I", raw)
         if index < self.first:
             return
         for at in range(index, MAX_SYMBOLS):
@@ -151,7 +159,8 @@ def open_gnu_hash(address: int, layout: elf.Layout, read: Read) -> GnuHash | str
     chains = table + 4 * buckets
     if buckets > 4 * MAX_SYMBOLS or words > MAX_SYMBOLS or len(read(chains - 1, 1)) < 1:
         return f"announces {buckets} buckets and {words} filter words, more than the file holds"
-    if len(read(bloom, 1)) < 1 or len(read(table, 4 * buckets)) < 4 * buckets:
+    # Read whole: both ends may be in the file, and a gap between two segments in the middle.
+    if len(read(bloom, table - bloom)) < table - bloom or len(read(table, 4 * buckets)) < 4 * buckets:
         return f"announces {buckets} buckets and {words} filter words, more than the file holds"
     return GnuHash(buckets, first, words, shift, bloom, table, chains, layout, read)
 
@@ -168,6 +177,7 @@ def open_sysv_hash(address: int, layout: elf.Layout, machine: int, read: Read) -
     if buckets == 0:
         return "has no buckets: the dynamic linker finds no symbol through it"
     table = address + 2 * width
-    if buckets + symbols > 4 * MAX_SYMBOLS or len(read(table + width * (buckets + symbols) - 1, 1)) < 1:
+    entries = buckets + symbols
+    if entries > 4 * MAX_SYMBOLS or len(read(table, width * entries)) < width * entries:
         return f"announces {buckets} buckets and {symbols} symbols, more than the file holds"
     return SysvHash(buckets, symbols, table, width, layout, read)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from aoti_inspect.source import Source
 
 
+#: Program headers that are read: as many as e_phnum can tell, which is all that the dynamic linker takes.
+MAX_SEGMENTS = 1 << 16
+
+
 class Header(NamedTuple):
     """The header, decoded.
 
@@ -106,6 +110,12 @@ def read_segments(source: Source, header: Header, name: str) -> tuple[Segment, .
         InvalidProgram: they, or the bytes of a PT_LOAD, are not all in the file.
     """
     layout = header.layout
+    if header.program_count > MAX_SEGMENTS:
+        raise InvalidProgram(
+            f"{header.program_count} program headers are announced; at most {MAX_SEGMENTS} are read",
+            path=name,
+            hint="no linker writes this: the file is damaged, or made to mislead its readers",
+        )
     size = header.program_count * layout.program.size
     raw = source.read(header.program_offset, size)
     if len(raw) < size:

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from aoti_abi.errors import InvalidProgram
 from aoti_abi.records import TYPE_CHECKING
+from aoti_inspect.budget import Budget
 from aoti_inspect.elf import format as elf
 from aoti_inspect.elf.address_space import AddressSpace
 from aoti_inspect.elf.assemble import assemble
@@ -31,18 +32,34 @@ if TYPE_CHECKING:
 
 #: Bytes that `ElfImage.contains` looks at; a plugin has about one million.
 MAX_SEARCH = 1 << 25
+#: Sentences that are kept about one file: more say nothing new.
+MAX_NOTED = 256
+_AND_MORE = f"and more, beyond the {MAX_NOTED} that are listed"
 _DAMAGED = "no linker writes this: the file is damaged, or made to mislead its readers"
 
 
 class _Note:
     """Remembers sentences, each once, in the order in which they came."""
 
-    def __init__(self, sentences: dict[str, bool]) -> None:
+    def __init__(self, sentences: dict[str, bool], budget: Budget) -> None:
         self._sentences = sentences
+        self._budget = budget
 
-    def __call__(self, sentence: str, *, fatal: bool = False) -> None:
-        """Remember something that is wrong but could be worked around; ``fatal`` if only here it could."""
-        self._sentences[sentence] = fatal
+    def __call__(self, sentence: str, *, fatal: bool = False, unread: bool = False) -> None:
+        """Remember something that is wrong but could be worked around.
+
+        Args:
+            sentence: what is wrong.
+            fatal: whether the dynamic linker does not work around it.
+            unread: whether something was left unread over it, so that the file can't pass.
+        """
+        if unread:
+            self._budget.give_up(sentence)
+        if len(self._sentences) < MAX_NOTED:
+            self._sentences[sentence] = fatal
+        elif sentence not in self._sentences:
+            # That there is more of it is one sentence, which is fatal if any of them was.
+            self._sentences[_AND_MORE] = fatal or self._sentences.get(_AND_MORE, False)
 
 
 class ElfImage:
@@ -51,9 +68,10 @@ class ElfImage:
     Args:
         data: the whole file, in memory, or a `Source` that reads it. Only its tables are copied.
         name: what to call it in errors.
+        budget: what reading it may cost; by default the source's, or that of a file of its own.
 
     Attributes:
-        name, source: as given.
+        name, source, budget: as given.
         header: the ELF header.
         layout: how its class and byte order lay out records.
         segments: the program headers.
@@ -64,16 +82,20 @@ class ElfImage:
         AotiError: it is not an ELF file, or cut off.
     """
 
-    def __init__(self, data: bytes | bytearray | memoryview | Source, name: str) -> None:
+    def __init__(
+        self, data: bytes | bytearray | memoryview | Source, name: str, *, budget: Budget | None = None
+    ) -> None:
         self.name = name
         self.source = data if isinstance(data, Source) else BufferSource(data)
+        whole = budget or self.source.budget
+        self.budget = Budget(self.source.size) if whole is None else whole.part()
         self.header = read_header(self.source, name)
         self.layout = self.header.layout
         self.segments = read_segments(self.source, self.header, name)
         self.space = AddressSpace(self.source, self.segments)
         # The tables note what is wrong without knowing the image: a cycle would keep a caller's mmap open.
         self._anomalies: dict[str, bool] = {}
-        self.note = _Note(self._anomalies)
+        self.note = _Note(self._anomalies, self.budget)
 
     @property
     def anomalies(self) -> tuple[str, ...]:
@@ -91,13 +113,13 @@ class ElfImage:
 
     def contains(self, text: bytes) -> bool:
         """Whether the first `MAX_SEARCH` bytes of the segments that can't be written hold ``text``."""
-        budget = MAX_SEARCH
-        for segment in self.segments:
-            if segment.type == "LOAD" and "W" not in segment.flags and budget > 0:
-                size = min(segment.file_size, budget)
-                budget -= size
-                if self.source.find(text, segment.offset, segment.offset + size) >= 0:
-                    return True
+        left = MAX_SEARCH
+        for start, end in self.read_only:
+            if self.source.find(text, start, min(end, start + left)) >= 0:
+                return True
+            left -= end - start
+            if left <= 0:
+                break
         return False
 
     @property
@@ -110,6 +132,21 @@ class ElfImage:
     @property
     def _dynamic_segment(self) -> Segment | None:
         return next((item for item in reversed(self.segments) if item.type == "DYNAMIC"), None)
+
+    @cached_property
+    def read_only(self) -> tuple[tuple[int, int], ...]:
+        """Where the bytes are that are mapped and can't be written: start and end, no byte twice."""
+        found: list[tuple[int, int]] = []
+        behind = 0
+        for start, end in sorted(
+            (segment.offset, segment.offset + segment.file_size)
+            for segment in self.segments
+            if segment.type == "LOAD" and "W" not in segment.flags
+        ):
+            if end > behind:
+                found.append((max(start, behind), end))
+                behind = end
+        return tuple(found)
 
     @cached_property
     def dynamic(self) -> Dynamic | None:
@@ -136,9 +173,13 @@ class ElfImage:
         raw = self.space.read(segment.address, min(segment.file_size, limit))
         dynamic = parse_dynamic(raw, self.layout)
         if not dynamic.terminated:
-            if len(raw) == limit:
+            if len(raw) < limit:
+                self.note("PT_DYNAMIC has no DT_NULL at its end: the dynamic linker reads on behind it")
+                # To the first DT_NULL, whatever the size of the segment.
+                raw = self.space.read(segment.address, limit)
+                dynamic = parse_dynamic(raw, self.layout)
+            if not dynamic.terminated and len(raw) == limit:
                 raise self._damaged(f"PT_DYNAMIC does not end within {MAX_ENTRIES} entries")
-            self.note("PT_DYNAMIC has no DT_NULL at its end: the dynamic linker reads on behind it")
         return dynamic
 
     @cached_property

@@ -143,6 +143,7 @@ class ElfFacts(NamedTuple):
         anomalies: what was wrong but could be worked around, one sentence each.
         unusable: those of ``anomalies`` that the dynamic linker does not work around: it refuses the file,
             crashes on it, or finds none of its symbols.
+        not_read: what was not read to its end, since that would cost too much, one sentence each.
     """
 
     size: int
@@ -169,3 +170,4 @@ class ElfFacts(NamedTuple):
     debug_info: bool
     anomalies: tuple[str, ...]
     unusable: tuple[str, ...] = ()
+    not_read: tuple[str, ...] = ()

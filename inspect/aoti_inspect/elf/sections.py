@@ -58,10 +58,15 @@ def read_sections(
         return None, "the names of the sections are outside of the file"
     names = source.read(names_offset, names_size)
     sections = []
+    # Names that overlap each other may be longer together than any file.
+    left = 16 * len(names) + (1 << 20)
     for name, kind, flags, address, start, size, *_ in headers:
         end = names.find(b"\0", name, name + 4096)
         if name >= len(names) or end < 0:
             return None, "a section has its name outside of the table of names"
+        left -= end - name
+        if left < 0:
+            return None, "the names of the sections overlap each other without end"
         if kind not in (0, elf.SHT_NOBITS) and start + size > source.size:
             return None, f"section {decode(names[name:end])!r} reaches past the end of the file"
         sections.append(Section(decode(names[name:end]), kind, flags, address, start, size))

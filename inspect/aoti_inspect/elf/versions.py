@@ -80,7 +80,7 @@ def read_needs(
         )
         records += found
         if records > MAX_RECORDS or (following and files > MAX_RECORDS):
-            note(f"more than {MAX_RECORDS} version needs: the rest was not read")
+            note(f"more than {MAX_RECORDS} version needs: the rest was not read", unread=True)
             return needs
         if found != stored:
             note(
@@ -162,6 +162,8 @@ def read_definitions(
             note("the version definitions (DT_VERDEF) overlap each other")
             return definitions
         address += following
+    else:
+        note(f"more than {MAX_RECORDS} version definitions: the rest was not read", unread=True)
     if len(definitions) != count:
         note(f"{count} version definitions are announced (DT_VERDEFNUM), but {len(definitions)} are there")
     return definitions

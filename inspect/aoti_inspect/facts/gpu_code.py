@@ -5,8 +5,9 @@ into the section ``.nv_fatbin``. Where neither leads to any, the read-only bytes
 uses CUDA at all, and only so many of them.
 
 Sources: ``EM_CUDA`` and ``EF_CUDA_*`` in LLVM's ``BinaryFormat/ELF.h``; the fatbin header of CUDA's
-``fatbinary_section.h``; its entries as ``cuobjdump -lelf -lptx`` shows them. Where ``sm_90a`` and ``sm_100f``
-are noted was read off the output of ptxas and fatbinary 13.5, for the same kernel with and without the suffix.
+``fatbinary_section.h``; its entries as ``cuobjdump -lelf -lptx`` shows them. Where ``sm_90a`` and
+``sm_100f`` are noted was read off the output of ptxas and fatbinary 13.5, for one kernel with and without the
+suffix.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from itertools import islice
 from aoti_abi.errors import AotiError
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf.format import EM_CUDA, MAGIC
-from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.header import identify, read_header
 from aoti_inspect.facts.records import GpuImage
 from aoti_inspect.source import BufferSource
@@ -27,14 +27,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Literal
 
+    from aoti_inspect.budget import Share
+    from aoti_inspect.elf.header import Header
+    from aoti_inspect.elf.image import ElfImage
     from aoti_inspect.facts.imports import Imports
+    from aoti_inspect.source import Source
 
     Reach = Literal["later", "family", "none"]
 
 #: Images that are listed; a plugin has one for each kernel.
 MAX_IMAGES = 4096
-#: Names of cubins that are listed for each segment: each costs a look at a window of bytes.
-MAX_PATHS = 256
+#: Names of cubins that are looked at: each costs a window of bytes.
+MAX_PATHS = 1 << 12
+#: Places, and entries of fatbins, that are looked at whether they turn out to be GPU code or not.
+MAX_LOOKS = 1 << 16
 #: Bytes that are searched when nothing leads to the code.
 MAX_SEARCH = 1 << 26
 #: Places that begin like GPU code and are none, after which the search ends: each costs a window of bytes.
@@ -50,13 +56,11 @@ _ENTRY_A, _ENTRY_F = 1 << 20, 1 << 21
 _KIND_PTX, _KIND_ELF = 1, 2
 #: The identification's ABI version from which on e_flags have the architecture one byte higher.
 _ABI_V2 = 8
-#: e_flags of a cubin for ``sm_90a`` before that version (EF_CUDA_ACCELERATORS_V1), and since (..._ACCELERATORS).
+#: e_flags of a cubin for ``sm_90a``: EF_CUDA_ACCELERATORS_V1 before that version, EF_CUDA_ACCELERATORS since.
 _ACCELERATORS_V1, _ACCELERATORS = 0x800, 0x8
 #: ``.nv.compat`` is a list of records: format, attribute, and two bytes of value or of the length of one.
-_COMPAT, _COMPAT_VALUE, _COMPAT_SIZED, _ISA_CLASS = ".nv.compat", (2, 3), 4, 9
-_MOST_COMPAT = 4096
-#: Cubins up to this size are searched for it.
-_MOST_CUBIN = 1 << 24
+_COMPAT, _COMPAT_VALUE, _COMPAT_SIZED, _ISA_CLASS = b".nv.compat\0", (2, 3), 4, 9
+_MOST_COMPAT, _MOST_NAMES = 1 << 12, 1 << 16
 _REACH: dict[bytes, Reach] = {b"a": "none", b"f": "family"}
 _FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 _START = b"_start\0"
@@ -69,14 +73,16 @@ def find_gpu_code(image: ElfImage, imports: Imports) -> tuple[GpuImage, ...]:
     """List the GPU code, each piece once, in the file's order; at most `MAX_IMAGES`."""
     found: dict[int, GpuImage] = {}
     cuda = imports.uses_cuda
-    for offset, size, name in _places(image, kernels=cuda):
-        for item in _read(image, offset, size, name):
+    share = image.budget.share("the GPU code", MAX_LOOKS, "places and entries")
+    # Sections and symbols may name one place many times.
+    for offset, size, name in dict.fromkeys(_places(image, kernels=cuda)):
+        for item in _read(image, offset, size, share, name):
             found.setdefault(item.offset, item)
             if len(found) == MAX_IMAGES:
-                image.note(f"more than {MAX_IMAGES} pieces of GPU code; the rest is not listed")
+                image.note(f"more than {MAX_IMAGES} pieces of GPU code; the rest is not listed", unread=True)
                 return tuple(found[key] for key in sorted(found))
     if not found and cuda:
-        for item in _search(image):
+        for item in _search(image, share):
             found.setdefault(item.offset, item)
             if len(found) == MAX_IMAGES:
                 break
@@ -92,21 +98,25 @@ def find_cubin_paths(image: ElfImage, imports: Imports) -> tuple[str, ...]:
     if not imports.has("cuModuleLoad"):
         return ()
     found: dict[str, None] = {}
-    budget = MAX_SEARCH
-    for segment in image.segments:
-        if segment.type != "LOAD" or "W" in segment.flags or budget <= 0:
-            continue
-        end = segment.offset + min(segment.file_size, budget)
-        budget -= segment.file_size
-        at = image.source.find(_CUBIN, segment.offset, end)
-        for _ in range(MAX_PATHS):
-            if at < 0:
-                break
-            start = max(segment.offset, at - _LONGEST_PATH)
+    share = image.budget.share("the names of cubins", MAX_PATHS, "places")
+    for begin, end in _read_only(image):
+        at = image.source.find(_CUBIN, begin, end)
+        while at >= 0 and share.take():
+            start = max(begin, at - _LONGEST_PATH)
             path = image.source.read(start, at - start).rpartition(b"\0")[2] + _CUBIN[:-1]
             found[decode(path)] = None
             at = image.source.find(_CUBIN, at + 1, end)
     return tuple(found)
+
+
+def _read_only(image: ElfImage) -> Iterator[tuple[int, int]]:
+    """Yield the first `MAX_SEARCH` bytes of what is mapped and can't be written, as ranges, no byte twice."""
+    left = MAX_SEARCH
+    for start, end in image.read_only:
+        if left <= 0:
+            return
+        yield start, min(end, start + left)
+        left -= end - start
 
 
 def _places(image: ElfImage, *, kernels: bool) -> Iterator[tuple[int, int, str]]:
@@ -137,15 +147,17 @@ def _kernels(strings: bytes) -> Iterator[str]:
         at = strings.find(_START, at + 1)
 
 
-def _read(image: ElfImage, offset: int, size: int, kernel: str = "") -> Iterator[GpuImage]:
+def _read(image: ElfImage, offset: int, size: int, share: Share, kernel: str = "") -> Iterator[GpuImage]:
     """Read what is at one place: a cubin, PTX text, or fatbins one behind the other."""
+    if not share.take():
+        return
     head = image.source.read(offset, min(size, _PTX_HEAD))
     if head.startswith(MAGIC):
-        cubin = _cubin(image, head, offset, size)
+        cubin = _cubin(image, head, offset, size, share)
         if cubin is not None:
             yield cubin._replace(kernel=kernel or _unnamed(offset))
     elif head.startswith(_FATBIN_MAGIC_BYTES):
-        yield from _fatbins(image, offset, size, kernel)
+        yield from _fatbins(image, offset, size, share, kernel)
     elif b".version " in head and b".target sm_" in head:
         architecture, reach = _ptx_target(head)
         version = _ptx_version(head)
@@ -156,7 +168,7 @@ def _unnamed(offset: int) -> str:
     return f"code at {offset:#x}"
 
 
-def _cubin(image: ElfImage, head: bytes, offset: int, size: int) -> GpuImage | None:
+def _cubin(image: ElfImage, head: bytes, offset: int, size: int, share: Share) -> GpuImage | None:
     identity = identify(head)
     if identity is None or identity.machine != EM_CUDA:
         return None
@@ -170,20 +182,24 @@ def _cubin(image: ElfImage, head: bytes, offset: int, size: int) -> GpuImage | N
         architecture, special = header.flags & 0xFF, header.flags & _ACCELERATORS_V1
     # The tables of a cubin are at its end.
     end = min(size, header.end)
-    special = special or _is_special(image.source.read(offset, end) if end <= _MOST_CUBIN else head)
+    with image.source.part(offset, end, "a cubin") as whole:
+        special = special or _is_special(whole, header, share)
     return GpuImage("cubin", architecture, None, "elf", offset, end, "none" if special else "later")
 
 
-def _is_special(cubin: bytes) -> bool:
+def _is_special(cubin: Source, header: Header, share: Share) -> bool:
     """Whether a cubin's ``.nv.compat`` says that it is for ``sm_90a`` or the like."""
-    try:
-        image = ElfImage(cubin, "a cubin")
-        section = next((item for item in image.sections or () if item.name == _COMPAT), None)
-    except AotiError:
+    count, record = header.section_count, header.layout.section
+    if not share.take(count // 16):
         return False
-    if section is None:
+    table = cubin.read(header.section_offset, count * record.size)
+    headers = list(record.iter_unpack(table[: len(table) - len(table) % record.size]))
+    if header.section_names >= len(headers):
         return False
-    raw = cubin[section.offset : section.offset + min(section.size, _MOST_COMPAT)]
+    start, size = headers[header.section_names][4:6]
+    names = cubin.read(start, min(size, _MOST_NAMES))
+    found = next((item for item in headers if names.startswith(_COMPAT, item[0])), None)
+    raw = b"" if found is None else cubin.read(found[4], min(found[5], _MOST_COMPAT))
     at = 0
     while at + 4 <= len(raw):
         form, attribute, value = raw[at], raw[at + 1], int.from_bytes(raw[at + 2 : at + 4], "little")
@@ -193,9 +209,9 @@ def _is_special(cubin: bytes) -> bool:
     return False
 
 
-def _fatbins(image: ElfImage, offset: int, size: int, kernel: str) -> Iterator[GpuImage]:
+def _fatbins(image: ElfImage, offset: int, size: int, share: Share, kernel: str) -> Iterator[GpuImage]:
     end = offset + size
-    while offset + _FATBIN.size <= end:
+    while offset + _FATBIN.size <= end and share.take():
         raw = image.source.read(offset, _FATBIN.size)
         if len(raw) < _FATBIN.size:
             return
@@ -203,14 +219,14 @@ def _fatbins(image: ElfImage, offset: int, size: int, kernel: str) -> Iterator[G
         if magic != FATBIN_MAGIC or header_size < _FATBIN.size:
             return
         first, last = offset + header_size, min(offset + header_size + payload, end)
-        for entry in _entries(image, first, last):
+        for entry in _entries(image, first, last, share):
             yield entry._replace(kernel=kernel or _unnamed(offset))
         # Fatbins are aligned to eight bytes in their section.
         offset += -(-(header_size + payload) // 8) * 8
 
 
-def _entries(image: ElfImage, offset: int, end: int) -> Iterator[GpuImage]:
-    while offset + _ENTRY.size <= end:
+def _entries(image: ElfImage, offset: int, end: int, share: Share) -> Iterator[GpuImage]:
+    while offset + _ENTRY.size <= end and share.take():
         raw = image.source.read(offset, _ENTRY.size)
         if len(raw) < _ENTRY.size:
             return
@@ -229,24 +245,21 @@ def _entries(image: ElfImage, offset: int, end: int) -> Iterator[GpuImage]:
         offset = at + payload
 
 
-def _search(image: ElfImage) -> Iterator[GpuImage]:
+def _search(image: ElfImage, share: Share) -> Iterator[GpuImage]:
     """Search the first `MAX_SEARCH` read-only bytes for cubins and fatbins, until too much only looks so."""
-    budget, misses = MAX_SEARCH, 0
-    for segment in image.segments:
-        if segment.type != "LOAD" or "W" in segment.flags or budget <= 0:
-            continue
-        end = segment.offset + min(segment.file_size, budget)
-        budget -= segment.file_size
+    misses = 0
+    for begin, end in _read_only(image):
         for pattern in (MAGIC, _FATBIN_MAGIC_BYTES):
             # The file's own header is no find.
-            at = image.source.find(pattern, max(segment.offset, 1), end)
+            at = image.source.find(pattern, max(begin, 1), end)
             while at >= 0:
-                items = list(islice(_read(image, at, segment.offset + segment.file_size - at), MAX_IMAGES))
+                items = list(islice(_read(image, at, end - at, share), MAX_IMAGES))
                 yield from items
                 misses += not items
                 if misses > MAX_MISSES:
                     image.note(
-                        f"over {MAX_MISSES} places look like GPU code and are none; the search was given up"
+                        f"over {MAX_MISSES} places look like GPU code and are none; the search was given up",
+                        unread=True,
                     )
                     return
                 # What is inside a fatbin was read with it.

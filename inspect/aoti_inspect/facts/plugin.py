@@ -47,7 +47,7 @@ def plugin_facts(
     facts = PluginFacts(
         name=image.name,
         # What was noted since belongs to the file as well.
-        elf=elf._replace(anomalies=image.anomalies),
+        elf=elf._replace(anomalies=image.anomalies, not_read=image.budget.given_up),
         gpu=gpu,
         weights=weights,
         cxx_runtime=runtime,

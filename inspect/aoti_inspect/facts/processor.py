@@ -1,8 +1,8 @@
 """Which instruction sets a plugin needs and a target's processor lacks, decided once for rules and verdicts.
 
-Three witnesses, the surest first: the code itself (`instruction_sets`), where it was looked at; the lane counts
-in the names of Sleef's functions; the metadata, which speak of the kernels only and not of the code around
-them, which is compiled with ``-march=native``.
+Three witnesses, the surest first: the code itself (`instruction_sets`), where it was looked at; the lane
+counts in the names of Sleef's functions; the metadata, which speak of the kernels only and not of the code
+around them, which is compiled with ``-march=native``.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ def _by_code(uses: tuple[InstructionUse, ...]) -> tuple[list[Evidence], list[str
             lacking.append(Evidence(message, use.functions))
         elif use.outcome == "used":
             unchecked.append(
-                f"has {what} instructions, which the target lacks, in {listed(use.functions)}; it also asks the "
-                "processor what it has (CPUID), so it may never run them there"
+                f"has {what} instructions, which the target lacks, in {listed(use.functions)}; it also asks "
+                "the processor what it has (CPUID), so it may never run them there"
             )
         elif use.outcome == "not checked":
             unchecked.append(f"may have {what} instructions, which the target lacks: {use.reason}")
@@ -183,7 +183,5 @@ def _untold(
         why = "its instruction sets are unknown: code of this machine is not disassembled"
         if machine == "x86_64":
             why = "its instruction sets are unknown: its code was not searched"
-    return (
-        f"{why}, and there is no metadata beside it; keep NAME_metadata.json beside NAME.so, pass the .pt2 "
-        "package, or --target isa=any",
-    )
+    advice = "keep NAME_metadata.json beside NAME.so, pass the .pt2 package, or --target isa=any"
+    return (f"{why}, and there is no metadata beside it; {advice}",)

@@ -7,11 +7,13 @@ loaded again. Nothing is executed.
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import ExitStack
 
 from aoti_abi.errors import AotiError
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
+from aoti_inspect.budget import TooComplex
 from aoti_inspect.elf.links import read_links
 from aoti_inspect.elf.read import open_elf
 from aoti_inspect.facts.predicates import refuses_its_stack
@@ -20,6 +22,7 @@ from aoti_inspect.hosts.library_search import LibrarySearch
 from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
+    from aoti_inspect.budget import Budget
     from aoti_inspect.elf.image import ElfImage
     from aoti_inspect.elf.links import Links
     from aoti_inspect.elf.records import ElfFacts
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 #: More libraries than this in one closure is no real program.
 _MOST_LIBRARIES = 4096
+#: What it costs to ask one library for one symbol, steps.
+_STEPS_PER_LOOKUP = 2
 
 
 class Library(NamedTuple):
@@ -65,10 +70,12 @@ class Scope:
         found: ``"name => path (rule)"`` of those that were, in lookup order.
     """
 
-    def __init__(self, search: LibrarySearch) -> None:
+    def __init__(self, search: LibrarySearch, budget: Budget) -> None:
         self.libraries: list[Library] = []
         self.missing: list[tuple[str, str]] = []
         self.found: list[str] = []
+        self._by_name: dict[str, Library] = {}
+        self._budget = budget
         self._search = search
         self._files = ExitStack()
 
@@ -85,13 +92,18 @@ class Scope:
             AotiError: the file itself can't be read; one that it needs is listed as missing instead.
         """
         library = self._open(path, "")
-        self.libraries.append(library)
+        self._add(library)
         self._drain([(library, ())])
 
     def add_needed(self, facts: ElfFacts, origin: str) -> None:
         """Add what a file that is not in the scope itself needs: the plugin, which lies in ``origin``."""
         rpaths = tuple((origin, entry) for entry in facts.rpath)
         self._drain(self._resolve(facts.needed, origin, rpaths, facts.runpath, "the plugin"))
+
+    def _add(self, library: Library) -> None:
+        self.libraries.append(library)
+        for name in library.names:
+            self._by_name.setdefault(name, library)
 
     def _open(self, path: str, name: str) -> Library:
         image = self._files.enter_context(open_elf(path))
@@ -111,25 +123,31 @@ class Scope:
         self, needed: tuple[str, ...], origin: str, rpaths: _Rpaths, runpath: tuple[str, ...], asking: str
     ) -> list[tuple[Library, _Rpaths]]:
         added: list[tuple[Library, _Rpaths]] = []
-        for name in needed:
-            if self.named(name) is not None or len(self.libraries) > _MOST_LIBRARIES:
+        folders = self._search.folders(origin=origin, rpaths=rpaths, runpath=runpath) if needed else ()
+        for name in dict.fromkeys(needed):
+            if name in self._by_name:
                 continue
-            found = self._search.find(name, origin=origin, rpaths=rpaths, runpath=runpath)
+            if len(self.libraries) >= _MOST_LIBRARIES:
+                raise TooComplex(f"the libraries that it needs: more than {_MOST_LIBRARIES}")
+            found = self._search.find(name, folders)
             if found is None:
                 self.missing.append((name, asking))
                 continue
             try:
                 library = self._open(found.path, name)
             except AotiError as error:
+                if isinstance(error, TooComplex) or _out_of_files(error):
+                    raise
                 self.missing.append((name, f"{asking} ({found.path}: {error.message})"))
                 continue
-            self.libraries.append(library)
+            self._add(library)
             self.found.append(f"{name} => {found.path} ({found.via})")
             added.append((library, rpaths))
         return added
 
     def find(self, name: str) -> Library | None:
         """Return the first library of the scope that defines ``name``."""
+        self._budget.spend(_STEPS_PER_LOOKUP * len(self.libraries), "the search for symbols in libraries")
         for library in self.libraries:
             if library.defines(name):
                 return library
@@ -137,17 +155,20 @@ class Scope:
 
     def named(self, name: str) -> Library | None:
         """Return the library that a DT_NEEDED or DT_VERNEED entry means."""
-        for library in self.libraries:
-            if name in library.names:
-                return library
-        return None
+        return self._by_name.get(name)
 
 
-def judge_files(common: Common, host: str | None) -> HostVerdict:
+def judge_files(common: Common, host: str | None, budget: Budget) -> HostVerdict:
     """Return the verdict for a program or library (``host``), or for a plain process here (None).
+
+    Args:
+        common: the plugin and its target.
+        host: a path, or None.
+        budget: what the search for libraries and symbols may cost.
 
     Raises:
         AotiError: the host's file can't be read, or is no ELF file.
+        TooComplex: the search was given up.
     """
     plugin, target = common.plugin, common.target
     elf = plugin.elf
@@ -158,8 +179,9 @@ def judge_files(common: Common, host: str | None) -> HostVerdict:
         elf.header.bits,
         elf.header.machine_name,
         library_path=os.environ.get("LD_LIBRARY_PATH", ""),
+        budget=budget,
     )
-    with Scope(search) as scope:
+    with Scope(search, budget) as scope:
         machine = os.uname().machine
         if host is not None:
             scope.add_file(host)
@@ -179,6 +201,12 @@ def judge_files(common: Common, host: str | None) -> HostVerdict:
     return found.verdict(name)
 
 
+def _out_of_files(error: AotiError) -> bool:
+    """Whether a file could not be opened because this process has too many open, which says nothing of it."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE)
+
+
 def _folder(name: str) -> str:
     """Return the folder of a plugin; the working directory for a member that no file could be called."""
     try:
@@ -189,12 +217,13 @@ def _folder(name: str) -> str:
 
 def _check_versions(found: Judgement, scope: Scope) -> None:
     """Check DT_VERNEED as the dynamic linker does: the named library must define each version."""
+    told = {word.rstrip(",") for reason in found.reasons for word in reason.split()}
     for need in found.plugin.elf.version_needs:
         library = scope.named(need.library)
         if library is None or need.weak or need.version in library.links.version_definitions:
             continue
         because = f" (for {listed(need.symbols)})" if need.symbols else ""
-        if not any(need.version in reason for reason in found.reasons):
+        if need.version not in told:
             found.reasons.append(f"{library.path} does not define {need.version}{because}")
 
 

@@ -95,7 +95,9 @@ class Judgement:
     def __init__(self, common: Common) -> None:
         self.plugin = common.plugin
         self.reasons = list(common.reasons)
-        self.unchecked = list(common.unchecked)
+        # What was not read may hold what speaks against the host.
+        self.unchecked = [f"not read to its end: {what}" for what in common.plugin.elf.not_read]
+        self.unchecked += common.unchecked
         self.notes: list[str] = []
         self.missing: list[str] = []
         self.libraries: list[str] = []

@@ -7,6 +7,7 @@ import os
 from aoti_abi import hosts
 from aoti_abi.errors import AotiError, InvalidArgument, NotFound
 from aoti_abi.records import TYPE_CHECKING
+from aoti_inspect.budget import Budget
 from aoti_inspect.findings import HostVerdict
 
 if TYPE_CHECKING:
@@ -42,13 +43,22 @@ def check_host_names(names: tuple[str, ...]) -> None:
             )
 
 
-def judge_all(plugin: PluginFacts, names: tuple[str, ...], target: Target) -> tuple[HostVerdict, ...]:
+def judge_all(
+    plugin: PluginFacts, names: tuple[str, ...], target: Target, budget: Budget | None = None
+) -> tuple[HostVerdict, ...]:
     """Return a verdict for each host, in order.
 
     A host that can't be read is "not checked", with the reason.
+
+    Args:
+        plugin: its facts.
+        names: the hosts.
+        target: where it is meant to run.
+        budget: what the search in hosts that are files may cost; by default that of a plugin by itself.
     """
     from aoti_inspect.hosts.judge import for_all_hosts, judge
 
+    budget = budget or Budget(plugin.elf.size)
     common = for_all_hosts(plugin, target)
     verdicts = []
     for name in names:
@@ -59,7 +69,7 @@ def judge_all(plugin: PluginFacts, names: tuple[str, ...], target: Target) -> tu
         from aoti_inspect.hosts.closure import judge_files
 
         try:
-            verdicts.append(judge_files(common, None if name == LOCAL else name))
+            verdicts.append(judge_files(common, None if name == LOCAL else name, budget))
         except AotiError as error:
             verdicts.append(HostVerdict(name, "not checked", (str(error).replace("\nhint: ", "; "),)))
     return tuple(verdicts)

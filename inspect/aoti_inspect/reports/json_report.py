@@ -12,7 +12,7 @@ import os
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.release import VERSION
 from aoti_inspect.reports.document import plain, report
-from aoti_inspect.text import printable
+from aoti_inspect.text import printable_json
 
 if TYPE_CHECKING:
     from aoti_inspect.auditing.result import ArtifactAudit
@@ -25,19 +25,8 @@ def render(audits: list[ArtifactAudit], options: Options) -> str:
 
 
 def dumps(value: object) -> str:
-    """Serialise records, or what holds them, in one line; undecodable bytes become backslash escapes."""
-    text = json.dumps(plain(value), ensure_ascii=False)
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return _escape_surrogates(text)
-    return text
-
-
-def _escape_surrogates(text: str) -> str:
-    # JSON in an artifact can spell any surrogate ("\ud800"), not only those that stand for bytes. Inside a
-    # JSON string the backslash itself must be escaped, so that a parser gives back "\xff" or "\ud800".
-    return "".join(f"\\{printable(char)}" if 0xD800 <= ord(char) <= 0xDFFF else char for char in text)
+    """Serialise records, or what holds them, in one line, with `printable_json`."""
+    return printable_json(json.dumps(plain(value), ensure_ascii=False))
 
 
 def schema_text() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import parse_version
 from aoti_inspect.facts import compiler, imports
+from aoti_inspect.facts.openmp import SAFE_TEAM
 from aoti_inspect.facts.processor import INVALID_ISA, fits_processor
 from aoti_inspect.rules.registry import RuleResult, Unchecked, plugin_rule
 
@@ -129,9 +130,11 @@ def openmp_team_size(context: PluginContext) -> Iterator[RuleResult]:
     on 2. No metadata hold the count.
 
     ## How it is checked
-    The plugin starts OpenMP regions (`GOMP_parallel`), does not ask for the number of threads at run time
-    (`omp_get_max_threads`), and was compiled by PyTorch 2.12 or later. Plugins with a fixed `cpp.threads`,
-    and those whose parallel regions have no reduction, look the same and are safe.
+    The plugin starts OpenMP regions (`GOMP_parallel`, or `__kmpc_fork_call` of LLVM's runtime), does not ask
+    for the number of threads at run time (`omp_get_max_threads`), and was compiled by PyTorch 2.12 or later.
+    Where the C++ that Inductor generated lies beside it, that tells the count, or that any team is safe.
+    Without it, plugins with a fixed `cpp.threads`, and those whose parallel regions have no reduction, look
+    the same and are safe. `aoti_executor` keeps to the same limit, and `aoti-run --info` shows it.
 
     ## How to fix it
     Compile with `cpp.threads=N` or `cpp.dynamic_threads=True`. Otherwise limit the run with OMP_NUM_THREADS
@@ -140,18 +143,19 @@ def openmp_team_size(context: PluginContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     Crashes of a model on a larger machine than the one that compiled it.
     """
-    used = imports.names(context.facts, "openmp")
-    if "GOMP_parallel" not in used or "omp_get_max_threads" in used:
-        return
-    found = compiler.fingerprint(context.facts)
-    if found is None or parse_version(found.newest) < (2, 12):
+    plugin = context.facts
+    used, team = imports.names(plugin, "openmp"), plugin.openmp_team
+    found = compiler.fingerprint(plugin)
+    if team is None or found is None or "omp_get_max_threads" in used:
         return
     certain = parse_version(found.oldest) >= (2, 12)
+    told = team != SAFE_TEAM  # without the source, the smallest team is taken
     yield RuleResult(
-        "may write past its arrays when run with more threads than the build machine had processors"
+        "may write past its arrays when run with more threads than "
+        + (f"the {team} that its source has room for" if told else "the build machine had processors")
         + ("" if certain else f", if PyTorch 2.12 compiled it (its exports are those of {found.range})"),
-        "compile with cpp.dynamic_threads=True or cpp.threads=N, or set OMP_NUM_THREADS to the build "
-        "machine's processor count",
+        "compile with cpp.dynamic_threads=True or cpp.threads=N, or set OMP_NUM_THREADS to "
+        + (str(team) if told else "the build machine's processor count"),
         tuple(used),
         None if certain else "info",
     )

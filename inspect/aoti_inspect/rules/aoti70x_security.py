@@ -1,9 +1,10 @@
-"""Rules AOTI701 to AOTI706: memory protection, search paths, and misleading names."""
+"""Rules AOTI701 to AOTI707: memory protection, search paths, misleading names, and unread parts."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.rules.registry import RuleResult, plugin_rule
+from aoti_inspect.findings import TOO_COMPLEX_CODE, TOO_COMPLEX_NAME
+from aoti_inspect.rules.registry import RuleResult, Unchecked, plugin_rule
 from aoti_inspect.wording import counted, listed
 
 if TYPE_CHECKING:
@@ -215,3 +216,27 @@ def needed_by_path(context: PluginContext) -> Iterator[RuleResult]:
             "give the library a SONAME, and link it with -L and -l",
             tuple(found),
         )
+
+
+@plugin_rule(TOO_COMPLEX_CODE, TOO_COMPLEX_NAME, "error")
+def too_complex(context: PluginContext) -> Iterator[RuleResult | Unchecked]:
+    """A part of the file was not read to its end, since that would cost too much.
+
+    ## Why it matters
+    A small file can keep a reader busy for hours: tables that lie over each other, a million symbols, members
+    that inflate a thousandfold. An audit costs at most about a second, and two more for every 100 MB; what it
+    gives up over that may hide anything, so it never counts as a pass.
+
+    ## How it is checked
+    Everything that is read more than once is counted, by entries and bytes and not by time. Where a count
+    goes over its limit, the rest of that part is left, and named here. No host "loads" such a file.
+
+    ## How to fix it
+    No compiler or linker writes such a file: find out where it comes from. Audit the plugins of a very large
+    package one by one.
+
+    ## Reports it prevents
+    Audits that never ended, or ended by running out of memory, on a file that somebody sent.
+    """
+    for sentence in context.facts.elf.not_read:
+        yield Unchecked(f"not read to its end: {sentence}")

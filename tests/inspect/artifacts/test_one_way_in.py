@@ -111,7 +111,7 @@ def comparable(audit: ArtifactAudit, *places: str) -> object:
         return [
             item._replace(
                 message=plain(item.message),
-                help=None if item.help is None else plain(item.help),
+                remedy=None if item.remedy is None else plain(item.remedy),
                 symbols=tuple(plain(symbol) for symbol in item.symbols),
             )
             for item in found

@@ -244,6 +244,16 @@ def test_a_failed_isa_probe_is_told(run):
 OPENMP = ("GOMP_parallel@GOMP_4.0@libgomp.so.1", "omp_get_thread_num@OMP_1.0@libgomp.so.1")
 
 
+@pytest.mark.parametrize("starter", ["GOMP_parallel", "__kmpc_fork_call"])
+def test_the_source_tells_more_of_teams_than_the_functions_that_are_called(run, starter):
+    """With the C++ beside a plugin its rule, its facts and the executor give one answer."""
+    assert run("AOTI423", undefined=(starter,)).only.severity == "warning"
+    assert run("AOTI423", undefined=(starter,), openmp_team=None).silent
+    finding = run("AOTI423", undefined=(starter,), openmp_team=16).only
+    assert "more threads than the 16 that its source has room for" in finding.message
+    assert "OMP_NUM_THREADS to 16" in finding.remedy
+
+
 @pytest.mark.parametrize(
     ("changes", "severity"),
     [
