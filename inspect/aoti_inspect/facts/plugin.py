@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from aoti_inspect.elf.image import ElfImage
     from aoti_inspect.facts.inputs import InputSpec
+    from aoti_inspect.facts.instruction_sets import Encoding, InstructionUse
 
 
 def plugin_facts(
@@ -24,6 +25,7 @@ def plugin_facts(
     metadata: dict[str, str] | None,
     sources: Iterable[bytes] = (),
     inputs: tuple[InputSpec, ...] = (),
+    encodings: tuple[Encoding, ...] = (),
 ) -> PluginFacts:
     """Collect everything about the plugin behind an open image.
 
@@ -32,6 +34,7 @@ def plugin_facts(
         metadata: what Inductor's metadata JSON says; None if there is none.
         sources: the C++ that Inductor generated for it, if that is there.
         inputs: what the program that calls it says of its inputs; empty if nothing does.
+        encodings: the x86-64 instructions to look for in its code; see `processor.encodings_beyond`.
 
     Raises:
         AotiError: as `ElfImage.facts`.
@@ -53,9 +56,19 @@ def plugin_facts(
         cubin_paths=() if gpu else find_cubin_paths(image, imports),
         inputs=inputs or find_inputs(image, weights, sources),
         openmp_team=find_safe_team(elf, sources),
+        instructions=_instructions(image, encodings) if encodings else (),
     )
     facts.remember(imports)
     return facts
+
+
+def _instructions(image: ElfImage, encodings: tuple[Encoding, ...]) -> tuple[InstructionUse, ...]:
+    if image.header.facts.machine_name != "x86_64":
+        return ()
+    # Most audits need no decoder, and its tables take milliseconds to import.
+    from aoti_inspect.facts.instruction_sets import find_instructions
+
+    return find_instructions(image, encodings)
 
 
 def parse_metadata(raw: bytes) -> dict[str, str] | str:
