@@ -128,7 +128,8 @@ def test_folders_and_names_are_asked_for_once_each(tmp_path: Path, monkeypatch: 
 
     search = LibrarySearch(62, 64, "none", cache="/nowhere")
     folders = search.folders(
-        origin=str(tmp_path), runpath=tuple(f"/nowhere/{n}" for n in range(2000)) + ("$ORIGIN", "$ORIGIN/.") * 50
+        origin=str(tmp_path),
+        runpath=tuple(f"/nowhere/{n}" for n in range(2000)) + ("$ORIGIN", "$ORIGIN/.") * 50,
     )
     assert [folder.path for folder in folders] == [str(tmp_path)]
     monkeypatch.setattr(os, "open", note)
@@ -235,7 +236,9 @@ def test_a_hash_table_over_a_gap_gives_facts(
     start = len(data)
     data += body
     segments = [*image.segments, Segment("LOAD", "R", start, address, at, at, 1)]
-    segments.append(Segment("LOAD", "R", start + at + gap, address + at + gap, max(416 - at - gap, 0), 416, 1))
+    segments.append(
+        Segment("LOAD", "R", start + at + gap, address + at + gap, max(416 - at - gap, 0), 416, 1)
+    )
     image = ElfImage(bytes(data), "x")
     image.segments = tuple(segments)
     image.space = AddressSpace(image.source, image.segments)
