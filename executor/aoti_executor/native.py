@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from ctypes import c_char_p, c_int, c_int64, c_uint64, c_void_p, py_object
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -64,10 +65,8 @@ def library_path() -> str:
     override = os.environ.get("AOTI_CALL_PATH")
     if override:
         return os.path.abspath(override)
-    import aoti_executor
-
     # An editable install has the sources in one folder and the built library in another.
-    folders = [os.path.abspath(folder) for folder in aoti_executor.__path__]
+    folders = [os.path.abspath(folder) for folder in sys.modules["aoti_executor"].__path__]
     paths = [os.path.join(folder, "lib", "libaoti_call.so") for folder in folders]
     return next(filter(os.path.isfile, paths), paths[0])
 

@@ -151,6 +151,8 @@ def _drop_needed(image: ElfImage, facts: PluginFacts, unwanted: tuple[str, ...])
             dropped.append(name)
         else:
             kept.append((tag, value))
+    if not dropped:
+        raise InvalidProgram("its dynamic section names no library to drop", path=image.name)
     # What is behind moves up; the dynamic linker reads to the first DT_NULL.
     kept += [(elf.DT_NULL, 0)] * len(dropped)
     data = b"".join(image.layout.dynamic.pack(*entry) for entry in kept)

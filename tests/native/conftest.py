@@ -216,7 +216,7 @@ def build_shim() -> Any:
     """Return the function that builds the C sources with given options, in a cached folder."""
 
     def build_(name: str, *options: str, target: str = "aoti_shim") -> Path:
-        key = hashlib.sha256(repr((os.uname().machine, options)).encode()).hexdigest()[:8]
+        key = hashlib.sha256(repr((str(SOURCES), os.uname().machine, options)).encode()).hexdigest()[:8]
         return build(ROOT / "build" / f"shim-{name}-{key}", *options, target=target)
 
     return build_
