@@ -17,6 +17,7 @@ FORMATS = {
     "text": "text",
     "concise": "concise",
     "json": "json_report",
+    "json-lines": "json_lines",
 }
 DEFAULT_FORMAT = "text"
 
