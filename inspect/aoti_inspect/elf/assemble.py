@@ -7,6 +7,7 @@ from aoti_abi.errors import InvalidProgram
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.elf import format as elf
 from aoti_inspect.elf.exports import summarize
+from aoti_inspect.elf.linker_checks import check
 from aoti_inspect.elf.notes import build_id
 from aoti_inspect.elf.records import ElfFacts, Symbol, VersionNeed
 from aoti_inspect.elf.symbols import binding_name
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from aoti_inspect.elf.image import ElfImage
 
 _MAX_INTERPRETER = 4096
+#: What every host has loaded before a plugin comes: versions of these are found without DT_NEEDED.
+_ALWAYS_LOADED = ("libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1")
 #: Undefined symbols that are listed. PyTorch's own largest libraries have some ten thousand.
 MAX_UNDEFINED = 1 << 14
 #: Names of the container API that are looked up through the hash table; it has fifty.
@@ -40,6 +43,7 @@ def assemble(image: ElfImage) -> ElfFacts:
         image.budget.spend(table.count // _SYMBOLS_IN_A_STEP, "its dynamic symbols")
         undefined = _undefined(image)
         exports = summarize(table.columns, image.strings, image.budget)
+        exports = exports._replace(container=_callable(image, exports.container))
         _check_names(image)
         needs = _version_needs(image, undefined)
     except InvalidProgram as error:
@@ -51,7 +55,7 @@ def assemble(image: ElfImage) -> ElfFacts:
         _library(image, offset, number)
         for number, offset in enumerate(() if dynamic is None else dynamic.needed, start=1)
     )
-    for library in sorted({need.library for need in needs} - set(needed)):
+    for library in sorted({need.library for need in needs} - {*needed, *_ALWAYS_LOADED}):
         image.note(
             f"versions of {library} are needed, but {library} is not in DT_NEEDED: the dynamic linker aborts",
             fatal=True,
@@ -62,6 +66,7 @@ def assemble(image: ElfImage) -> ElfFacts:
         )
     elif exports.container:
         _check_hash(image, exports.container)
+    check(image)
     sections = image.sections
     return ElfFacts(
         size=image.source.size,
@@ -139,6 +144,21 @@ def _check_names(image: ElfImage) -> None:
     if max(names, default=0) >= max(size, 1):
         outside = sum(name >= size for name in names)
         image.note(f"{outside} dynamic symbols have their name outside of the string table", fatal=True)
+
+
+def _callable(image: ElfImage, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of the container's functions that ``dlsym`` delivers as functions; note the others."""
+    if len(names) > _MAX_LOOKUPS:
+        return names
+    kept = []
+    for name in names:
+        entry = image.symbol_table.find(name)
+        reason = None if entry is None else image.symbol_table.undeliverable(entry)
+        if reason is None:
+            kept.append(name)
+        else:
+            image.note(f"{name} is defined, but dlsym does not deliver a function: {reason}")
+    return tuple(kept)
 
 
 def _check_hash(image: ElfImage, names: tuple[str, ...]) -> None:
