@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aoti_abi.errors import InvalidArgument
+from aoti_abi.lifetimes import Unique
 from aoti_executor.views import View, allocate, contiguous
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from aoti_executor.tensor import Tensor
 
 
-class BoundCall:
+class BoundCall(Unique):
     """Runs a model on the same memory again and again; made by `Model.bind`.
 
     Write new values into the inputs in place, call it, read the outputs in place. One call is one foreign

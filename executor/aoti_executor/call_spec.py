@@ -72,6 +72,8 @@ def parse_call_spec(in_spec: str, out_spec: str) -> CallSpec | None:
     ):
         raise InvalidProgram("the plugin's input spec is not a tuple of arguments and a dict of keywords")
     args, kwargs = inputs.children
+    if not all(isinstance(key, str) for key in kwargs.keys):
+        raise InvalidProgram("the plugin's input spec has keyword arguments whose names are no text")
     return CallSpec(args.children, dict(zip(kwargs.keys, kwargs.children, strict=True)), result)
 
 
@@ -123,6 +125,8 @@ def _keys(kind: str, context: Any, which: str) -> tuple[Any, ...]:
         value = value[1]
     if not isinstance(value, list) or any(isinstance(key, (list, dict)) for key in value):
         raise InvalidProgram(f"the plugin's {which} spec has a dict without a list of keys")
+    if len(set(value)) != len(value):
+        raise InvalidProgram(f"the plugin's {which} spec has a dict with one key twice")
     return tuple(value)
 
 

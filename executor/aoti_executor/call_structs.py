@@ -58,6 +58,8 @@ class Target(Structure):
         ("omp_get_max_threads", c_void_p),
         ("omp_set_num_threads", c_void_p),
         ("max_threads", c_int64),
+        ("image", c_void_p),
+        ("image_size", c_size_t),
         ("num_inputs", c_size_t),
         ("num_outputs", c_size_t),
     )
@@ -79,7 +81,7 @@ class Layout(Structure):
 
 
 class Output(Structure):
-    """One output slot after a run."""
+    """One output slot after a run; ``handle`` comes first, as `aoti_executor.native.own` needs it."""
 
     _fields_ = (("handle", c_void_p), ("data", c_void_p), ("alias", c_int32), ("same", c_int32))
 
@@ -181,6 +183,9 @@ class PythonTable(Structure):
             "is_finalizing",
             "capsule_is_valid",
             "capsule_get_pointer",
+            "capsule_get_context",
+            "capsule_new",
+            "capsule_set_context",
             "save_thread",
             "restore_thread",
             "long_from_long",

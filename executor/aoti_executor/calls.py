@@ -7,10 +7,10 @@ stock of frames, so that threads share a plan and never a frame.
 from __future__ import annotations
 
 import ctypes
-import sys
 from ctypes import POINTER, c_int64, c_void_p, cast
 from typing import TYPE_CHECKING
 
+from aoti_abi.lifetimes import Unique
 from aoti_executor.call_structs import Bound, Call, Layout, Output, Target
 from aoti_executor.native import runner
 from aoti_executor.views import View
@@ -46,7 +46,7 @@ class Layouts:
             slot.device_index = view.device_index
 
 
-class Frame:
+class Frame(Unique):
     """The memory of one run in progress."""
 
     __slots__ = ("call", "data", "handles", "outputs", "plan", "run")
@@ -67,7 +67,7 @@ class Frame:
         self.run = runner(self.call)
 
 
-class Plan:
+class Plan(Unique):
     """What runs with inputs of one combination of types and shapes have in common."""
 
     __slots__ = ("_stock", "layouts", "target")
@@ -91,10 +91,10 @@ class Plan:
             self._stock.append(frame)
 
 
-class BoundFrame:
+class BoundFrame(Unique):
     """A run with fixed inputs and destinations; ``run()`` returns one of the ``CALL_`` codes of `native`."""
 
-    __slots__ = ("_host", "_kept", "_templates", "bound", "run")
+    __slots__ = ("_kept", "bound", "run")
 
     def __init__(
         self,
@@ -104,14 +104,14 @@ class BoundFrame:
         outputs: Sequence[View | None],
     ) -> None:
         target = plan.target
-        self._host = host
-        self._templates: list[int] = []
+        handles, owners = [], []
         for value in inputs:
-            self._templates.append(host.wrap(value))
+            handles.append(host.wrap(value))
+            owners.append(host.own(c_void_p(handles[-1])))
         frame = Frame(plan)
         for index, value in enumerate(inputs):
             frame.data[index] = value.data
-        templates = (c_void_p * max(target.num_inputs, 1))(*self._templates)
+        templates = (c_void_p * max(target.num_inputs, 1))(*handles)
         shapes = Layouts([value or _NOTHING for value in outputs])
         destinations = (c_void_p * max(target.num_outputs, 1))(
             *(None if value is None else value.data for value in outputs)
@@ -123,13 +123,8 @@ class BoundFrame:
             cast(destinations, POINTER(c_void_p)),
             0,
         )
-        self._kept = (frame, templates, shapes, destinations, tuple(inputs), tuple(outputs))
+        self._kept = (frame, templates, owners, shapes, destinations, tuple(inputs), tuple(outputs))
         self.run = runner(self.bound)
-
-    def __del__(self) -> None:
-        if not sys.is_finalizing():
-            for handle in self._templates:
-                self._host.delete(handle)
 
 
 _NOTHING = View(0, 0, (), (), 0, 0, readonly=False, owner=None)

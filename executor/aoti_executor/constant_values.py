@@ -15,6 +15,7 @@ from aoti_abi.codes import parse_device
 from aoti_abi.errors import InvalidArgument, NotSupported
 from aoti_abi.structs import AOTInductorConstantMapEntry
 from aoti_executor.constants import Constant, check_value
+from aoti_executor.native import address_of
 from aoti_executor.tensor import Tensor
 from aoti_executor.views import View, allocate, copy_elements
 
@@ -35,6 +36,8 @@ def fit(handle: ContainerHandle, constant: Constant, value: View, *, copy: bool)
         ExecutionFailed: the host has no memory on the device, or does not reach it.
     """
     strides = check_value(constant, value)
+    if not copy:
+        _refuse_in_place(constant, value)
     kind, _ = parse_device(constant.device or handle.device)
     same_device = value.device_type == kind
     if same_device and _same_layout(value.shape, value.strides, strides):
@@ -45,6 +48,22 @@ def fit(handle: ContainerHandle, constant: Constant, value: View, *, copy: bool)
     if not same_device:
         raise InvalidArgument(f"constant {label!r} is on another device than the value {value}")
     raise _other_strides(label, value, strides, "lay it out so, or let it be copied")
+
+
+def _refuse_in_place(constant: Constant, value: View) -> None:
+    """Refuse memory that the plugin may not use where it is: nothing tells whether a model writes to it."""
+    label = constant.fqn or constant.name
+    if value.readonly:
+        raise InvalidArgument(
+            f"the value of {label!r} is read-only, and the model may write to its constants",
+            hint="let it be copied (copy=True), or give writable memory, as numpy.memmap(mode='c') is",
+        )
+    if not value.aligned:
+        raise InvalidArgument(
+            f"the value of {label!r} is at the address {value.data:#x}, where {value.itemsize}-byte elements "
+            "are not aligned",
+            hint="let it be copied (copy=True), or give an aligned copy",
+        )
 
 
 def own_copy(handle: ContainerHandle, constant: Constant, value: View, strides: tuple[int, ...]) -> View:
@@ -80,25 +99,31 @@ def _other_strides(label: str, value: View, strides: tuple[int, ...], hint: str)
     )
 
 
-def hand_over(handle: ContainerHandle, values: Sequence[Pair], *, inactive: bool, copy: bool) -> list[Pair]:
+def hand_over(
+    handle: ContainerHandle,
+    values: Sequence[Pair],
+    keep: list[Pair],
+    *,
+    inactive: bool,
+    copy: bool,
+    swap: bool = False,
+) -> None:
     """Give values to the container.
 
     Args:
         handle: the container.
         values: as `fit` returned them.
+        keep: is extended, before the call, by those whose memory the container uses from then on.
         inactive: for the inactive set; the active one is changed between runs.
         copy: whether the container copies them. Plugins of before 2.13 can't, and are given copies to keep.
-
-    Returns:
-        Those whose memory the container uses from now on.
+        swap: whether to swap the two sets, before anything else runs.
 
     Raises:
         NotSupported: the plugin has no function for it that is safe to call.
         ExecutionFailed: the plugin returned an error.
     """
     function = handle.function("UpdateConstantBufferPairs") if copy else None
-    kept: list[Pair] = []
-    if function is None:
+    if function is None and values:
         function = handle.function("UpdateUserManagedConstantBufferPairs")
         if function is None:
             handle.plugin.warn_fallback("user-managed-constants")
@@ -107,11 +132,10 @@ def hand_over(handle: ContainerHandle, values: Sequence[Pair], *, inactive: bool
                 path=handle.path,
                 hint="PyTorch 2.10 and later compile plugins that can",
             )
-        kept = list(values)
         if copy:
             handle.plugin.warn_fallback("update-constants")
-            kept = [(c, own_copy(handle, c, value, value.strides)) for c, value in values]
-        values = kept
+            values = [(c, own_copy(handle, c, value, value.strides)) for c, value in values]
+        keep += values
     handles: list[int] = []
     try:
         for _, value in values:
@@ -121,15 +145,16 @@ def hand_over(handle: ContainerHandle, values: Sequence[Pair], *, inactive: bool
         for pair, name, tensor in zip(pairs, names, handles, strict=True):
             pair.name = ctypes.cast(name, c_void_p)
             pair.handle = tensor
-        arguments = (handle.address, pairs, len(values), inactive, False)
-        if inactive:
-            code = function(*arguments)
-        else:
-            with handle.gate:
-                code = function(*arguments)
+        code = handle.gate.update(
+            address_of(function) if function else 0,
+            handle.address,
+            pairs,
+            len(values),
+            inactive=inactive,
+            swap=address_of(handle.require("SwapConstantBuffer", "swap-constants")) if swap else None,
+        )
     finally:
         # The container made handles of its own; ours are not taken.
         for tensor in handles:
             handle.host.delete(tensor)
-    handle.check(code, "UpdateConstants")
-    return kept
+    handle.check(code, "SwapConstantBuffer" if swap and not values else "UpdateConstants")

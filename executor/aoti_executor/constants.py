@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aoti_abi.codes import dtype_name
 from aoti_abi.errors import InvalidArgument, InvalidProgram
+from aoti_abi.lifetimes import Unique
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -54,21 +55,27 @@ class Constant(NamedTuple):
         return dtype_name(self.dtype) if self.dtype >= 0 else "?"
 
 
-class ConstantSet:
+class ConstantSet(Unique):
     """What is known of one of the two sets.
 
     Attributes:
         filled: internal names that have a value.
-        owners: Python objects whose memory the set points to, by internal name.
+        owners: what the set points to outside of the container, by internal name.
+        pending: the same of an update in progress, or one that failed.
+        given: internal names that got a value since the set became the inactive one.
+        completed: how often the active set had changed when the rest was copied from it; -1 for never.
         needs_folding: whether values changed since the folded constants were computed.
         freed: whether its memory was given back, after which its old entries dangle.
     """
 
-    __slots__ = ("filled", "freed", "needs_folding", "owners")
+    __slots__ = ("completed", "filled", "freed", "given", "needs_folding", "owners", "pending")
 
     def __init__(self) -> None:
         self.filled: set[InternalName] = set()
-        self.owners: dict[InternalName, object] = {}
+        self.owners: dict[InternalName, View] = {}
+        self.pending: list[tuple[Constant, View]] = []
+        self.given: set[InternalName] = set()
+        self.completed = -1
         self.needs_folding = False
         self.freed = False
 
@@ -114,6 +121,8 @@ def match_entries(table: Iterable[Constant], fqns: list[str]) -> list[Constant]:
 def select(table: Iterable[Constant], values: Mapping[str, Any]) -> list[tuple[Constant, Any]]:
     """Pair values given by FQN with constants; one value may serve several constants of its FQN.
 
+    Where an FQN repeats, each constant of it can also be named by its internal name.
+
     Raises:
         InvalidArgument: names that the plugin does not have, each with the closest that it has.
     """
@@ -121,6 +130,8 @@ def select(table: Iterable[Constant], values: Mapping[str, Any]) -> list[tuple[C
     for constant in table:
         if not constant.folded:
             by_fqn.setdefault(constant.fqn or constant.name, []).append(constant)
+    for constant in [c for several in by_fqn.values() if len(several) > 1 for c in several]:
+        by_fqn.setdefault(constant.name, [constant])
     unknown = [name for name in values if name not in by_fqn]
     if unknown:
         import difflib

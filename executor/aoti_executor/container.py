@@ -13,28 +13,31 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_abi.codes import parse_device
 from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidState, NotSupported
+from aoti_abi.lifetimes import Unique
 from aoti_abi.symbols import CONTAINER as PREFIX
 from aoti_executor import native
 from aoti_executor.arrays import view
 from aoti_executor.call_structs import Target
 from aoti_executor.calls import BoundFrame, Plan
+from aoti_executor.forks import refuse_lost_team, team_lost, watch
 from aoti_executor.handle import ContainerHandle, LoadedPlugin
-from aoti_executor.host_tensors import address_of
-from aoti_executor.native import CALL_OK
+from aoti_executor.native import CALL_OK, address_of
 from aoti_executor.openmp import hold_teams
 from aoti_executor.tensor import Tensor
 from aoti_executor.views import View, allocate, copy_elements
 from aoti_executor.weights import Weights
+from aoti_inspect.facts.openmp import uses_openmp
 from aoti_inspect.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from aoti_executor.call_structs import Output
 
 _PLANS = 64
 
 
-class Container:
+class Container(Unique):
     """One model container of a loaded plugin.
 
     Thread-safe: runs overlap (``num_models`` of them at once, the rest wait their turn inside the plugin),
@@ -76,9 +79,11 @@ class Container:
             self.num_outputs = handle.count("Outputs")
             self.input_names = handle.names("Input", self.num_inputs)
             self.output_names = handle.names("Output", self.num_outputs)
-            inside = plugin.facts.weights.kind in ("embedded", "appended")
-            self.weights = Weights(handle, constants_inside=inside)
-            openmp = hold_teams(plugin.facts, threads)
+            self.weights = Weights(handle, kind=plugin.facts.weights.kind)
+            self._starts_teams = uses_openmp(plugin.facts.elf) or plugin.host.name != "builtin"
+            if self._starts_teams:
+                refuse_lost_team(plugin.path)
+            openmp = hold_teams(plugin.facts, threads, plugin.binding)
             self._target = Target(
                 ctypes.pointer(handle.host.table),
                 handle.gate.address,
@@ -87,12 +92,23 @@ class Container:
                 (openmp.get_max_threads or None) if openmp else None,
                 (openmp.set_num_threads or None) if openmp else None,
                 openmp.max_threads if openmp else 0,
+                *plugin.image,
                 self.num_inputs,
                 self.num_outputs,
             )
         except BaseException:
             handle.close()
             raise
+        watch(self)
+
+    def note_fork(self) -> None:
+        """Look, in the child of a fork, what of the parent's model is of use here."""
+        reason = None
+        if self._handle.device_type:
+            reason = "what its parent has on a GPU is not reachable from it"
+        elif self._starts_teams and team_lost():
+            reason = "it would wait for OpenMP threads that only its parent has"
+        self.weights.lose(reason)
 
     @property
     def max_threads(self) -> int:
@@ -106,7 +122,8 @@ class Container:
 
     def call_spec(self) -> tuple[str, str]:
         """Return the pytree specs of inputs and outputs, as JSON text; empty if the plugin has none."""
-        spec = self._handle.call_spec()
+        with self.weights.turn():
+            spec = self._handle.call_spec()
         if spec is None:
             self.plugin.warn_fallback("call-spec")
             return "", ""
@@ -126,6 +143,7 @@ class Container:
             InvalidState: closed, broken, or constants have no value.
             ExecutionFailed: the plugin or the host returned an error (behaviour E6).
         """
+        self.weights.check_open()
         self.check_count(len(inputs))
         views = [self.place(view(value, self.describe_input(i))) for i, value in enumerate(inputs)]
         return self.run_plan(self.plan(views), [value.data for value in views], views)
@@ -152,7 +170,7 @@ class Container:
         return not self._handle.device_type
 
     def place(self, value: View) -> View:
-        """Return an input where the plugin can take it: writable, and on the model's device (behaviour E3).
+        """Return an input where the plugin can take it: writable, aligned, on the model's device (E3).
 
         What is in host memory is copied to the device; what is on a device already is taken as it is.
 
@@ -172,6 +190,7 @@ class Container:
             InvalidArgument: it is no tensor.
             ExecutionFailed: as `place`.
         """
+        self.weights.check_open()
         host = self._handle.host
         return Tensor(host, host.copy_to(view(value, "the array"), *parse_device(self.device)))
 
@@ -218,9 +237,20 @@ class Container:
             error = self.failure(status, frame.call.code, frame.call.index)
             plan.give(frame)
             raise error
+        try:
+            results = self._take(frame.outputs[: self.num_outputs], owners)
+        except BaseException:
+            for output in frame.outputs[: self.num_outputs]:  # what is no tensor yet is still ours
+                if output.handle and output.same < 0:
+                    self._handle.host.delete(output.handle)
+            raise
+        plan.give(frame)
+        return results
+
+    def _take(self, outputs: Sequence[Output], owners: Sequence[object]) -> list[Tensor | None]:
         results: list[Tensor | None] = []
         host = self._handle.host
-        for output in frame.outputs[: self.num_outputs]:
+        for output in outputs:
             handle = output.handle
             if handle is None:
                 results.append(None)
@@ -228,8 +258,10 @@ class Container:
                 results.append(results[output.same])
             else:
                 alias = output.alias
-                results.append(Tensor(host, handle, None if alias < 0 else owners[alias]))
-        plan.give(frame)
+                tensor = Tensor(host, handle, None if alias < 0 else owners[alias], output)
+                if alias == native.IN_PLUGIN:  # the next run writes there, and `close` unmaps it
+                    tensor = Tensor(host, host.clone(handle))
+                results.append(tensor)
         return results
 
     def bind(self, inputs: Sequence[View], outputs: Sequence[View | None]) -> BoundFrame:
@@ -238,9 +270,11 @@ class Container:
         The views' memory must stay in place. A None among the outputs drops that output.
 
         Raises:
-            InvalidArgument: counts or devices differ, or a destination can't be written.
+            InvalidArgument: counts or devices differ, or memory can't be written or is not aligned.
+            InvalidState: closed.
             ExecutionFailed: the host refuses one of the inputs.
         """
+        self.weights.check_open()
         self.check_count(len(inputs))
         if len(outputs) != self.num_outputs:
             raise InvalidArgument(
@@ -251,6 +285,15 @@ class Container:
             if value is not None and (value.readonly or value.device_type):
                 where = "read-only" if value.readonly else "not in host memory"
                 raise InvalidArgument(f"the destination of output {index} is {where}", path=self.plugin.path)
+        named = [(self.describe_input(index), value) for index, value in enumerate(inputs)]
+        named += [(f"the destination of output {i}", value) for i, value in enumerate(outputs) if value]
+        for what, value in named:
+            if not value.aligned:
+                raise InvalidArgument(
+                    f"{what} is at the address {value.data:#x}, where {value.itemsize}-byte elements are not "
+                    "aligned, so it can't be bound",
+                    path=self.plugin.path,
+                )
         return BoundFrame(self.plan(inputs), self._handle.host, inputs, outputs)
 
     def tensor_over(self, memory: View) -> Tensor:
@@ -262,6 +305,8 @@ class Container:
         path, host = self.plugin.path, self._handle.host
         if status == native.CALL_CLOSED:
             return InvalidState("the model is closed", path=path)
+        if status == native.CALL_INSIDE:
+            return InvalidState(native.INSIDE, path=path)
         if status == native.CALL_BUSY:
             return InvalidState(
                 "another thread is running this very call", path=path, hint="bind one call for each thread"
@@ -283,15 +328,21 @@ class Container:
     def close(self) -> None:
         """Wait for the runs in progress and delete the container. Closing twice is fine (behaviour D3).
 
+        In a forked child that can't use the container nothing is waited for, and its memory stays.
+
         Raises:
             ExecutionFailed: the plugin returned an error; the container is gone all the same.
+            InvalidState: this thread is inside the container: it comes from a signal handler or a callback.
         """
-        with self.weights.lock:
-            if not self._handle.closed:
+        with self.weights.turn():
+            if self.weights.lost:
+                self._handle.abandon()
+            elif not self._handle.closed:
                 try:
                     self._handle.close()
                 finally:
-                    self.weights.release()
+                    if self._handle.closed:
+                        self.weights.release()
 
     def __enter__(self) -> Container:
         return self
@@ -307,7 +358,7 @@ class Container:
 
 def writable(value: View) -> View:
     """Return memory that a plugin may write to: nothing tells whether a model writes its inputs."""
-    if not value.readonly or value.device_type:
+    if value.device_type or (value.aligned and not value.readonly):
         return value
     fresh = allocate(value.dtype, value.shape, value.strides)
     copy_elements(fresh, value)

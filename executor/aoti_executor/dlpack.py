@@ -14,7 +14,7 @@ from typing import Any
 from aoti_abi.codes import DTYPES, dtype_name
 from aoti_abi.errors import InvalidArgument, NotSupported
 from aoti_executor.call_structs import MAX_DIMENSIONS, DLDevice, DLManaged, DLTensor, DLVersioned
-from aoti_executor.native import load
+from aoti_executor.native import load, own
 from aoti_executor.views import View, contiguous
 
 #: ``DLDeviceType`` values of the devices that plugins are made for, and ``c10::DeviceType`` for each.
@@ -43,23 +43,6 @@ _set_name = _python_function("PyCapsule_SetName", c_int, py_object, c_char_p)
 _capsule_new = _python_function("PyCapsule_New", py_object, c_void_p, c_char_p, c_void_p)
 _incref = _python_function("Py_IncRef", None, py_object)
 _decref = _python_function("Py_DecRef", None, py_object)
-_Deleter = ctypes.PYFUNCTYPE(None, c_void_p)
-
-
-class Imported:
-    """Owns a consumed DLPack tensor; its deleter runs once, when this object goes."""
-
-    __slots__ = ("_address", "_deleter", "_producer")
-
-    def __init__(self, address: int, deleter: int | None, producer: object) -> None:
-        self._address = address
-        self._deleter = _Deleter(deleter) if deleter else None
-        self._producer = producer
-
-    def __del__(self) -> None:
-        deleter, self._deleter = self._deleter, None
-        if deleter is not None:
-            deleter(self._address)
 
 
 def import_dlpack(obj: Any, what: str = "the argument") -> View:
@@ -87,7 +70,7 @@ def import_dlpack(obj: Any, what: str = "the argument") -> View:
     # Checked while the capsule still owns the tensor: a refused one is freed by its own destructor.
     fields = _decode(tensor, what)
     _set_name(capsule, _NAMES[name])
-    owner = Imported(address, deleter, obj)
+    owner = (own(c_void_p(address), deleter), obj) if deleter else obj
     return View(*fields, readonly=bool(flags & _READ_ONLY), owner=owner)
 
 

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 from aoti_abi.codes import device_name
 from aoti_abi.errors import ExecutionFailed, InternalError
+from aoti_abi.lifetimes import Unique
 from aoti_executor.call_structs import Description, HostTable
-from aoti_executor.native import load
+from aoti_executor.native import address_of, load, own
 from aoti_executor.views import View
 
 _P = "aoti_torch_"
@@ -30,6 +31,10 @@ _TABLE = {
 class HostFunctions(Protocol):
     """What the executor needs of a host: its functions by name, and its words for the last error."""
 
+    @property
+    def name(self) -> str:
+        """Which host it is, as "builtin" or "torch"."""
+
     def function(self, name: str) -> Any:
         """Return a shim as a ctypes function with its prototype."""
 
@@ -37,12 +42,7 @@ class HostFunctions(Protocol):
         """Return the host's text for the last error on this thread, or None if it keeps none."""
 
 
-def address_of(function: Any) -> int:
-    """Return where a ctypes function is."""
-    return ctypes.cast(function, c_void_p).value or 0
-
-
-class HostTensors:
+class HostTensors(Unique):
     """Makes and reads tensors of one host. It has no state of its own beyond the functions."""
 
     __slots__ = ("_clone", "_create", "_delete", "_describe", "_host", "_keep", "table")
@@ -123,6 +123,15 @@ class HostTensors:
         if code or not copy.value:
             raise ExecutionFailed("the host cannot copy a tensor", cause=self.last_error())
         return copy.value
+
+    def own(self, slot: Any) -> object:
+        """Return an object that deletes a handle when nothing refers to it any more; see `native.own`."""
+        return own(slot, self.table.delete_tensor)
+
+    @property
+    def clone_address(self) -> int:
+        """Address of the function that copies a tensor."""
+        return address_of(self._clone)
 
     def copy_to(self, source: View, device_type: int, device_index: int = 0) -> int:
         """Return a new handle to a copy of some memory on a device, with the same shape and strides.

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aoti_abi.codes import parse_device
 from aoti_abi.errors import AotiError, ExecutionFailed, InvalidArgument
+from aoti_abi.lifetimes import Unique
 from aoti_executor.arrays import is_tensor, view
 from aoti_executor.call_spec import CallSpec, flatten, parse_call_spec, unflatten
 from aoti_executor.container import Container
 from aoti_executor.input_specs import ask_plugin_to_check, check_input, specs_of
 from aoti_executor.views import TYPESTR, View
 from aoti_inspect.facts.predicates import compiled_for
+from aoti_inspect.wording import counted
 
 if TYPE_CHECKING:
     import os
@@ -26,7 +29,7 @@ _FAST_PLANS = 64
 _REJECTED = "input_handles["
 
 
-class Model:
+class Model(Unique):
     """A model, loaded and ready to call.
 
     ``model(x)`` takes what the Python module took: positional and keyword arguments, nested in tuples, lists
@@ -44,6 +47,7 @@ class Model:
         weights: a blob for a plugin whose weights are apart: a path, or bytes. None looks beside it.
         check_inputs: check inputs against everything that is known of them. Off, a wrong dtype, shape or
             stride gives wrong numbers, or worse.
+        kernels: folder of GPU kernels that are not inside the plugin; None for those of its package.
         threads: the largest OpenMP team; None for what is known to be safe (`aoti_executor.openmp`). A number
             above what the plugin was compiled with makes it write out of bounds.
         **load: further options of `aoti_loader.load`.
@@ -63,42 +67,54 @@ class Model:
         weights: Any = None,
         check_inputs: bool = True,
         threads: int | None = None,
+        kernels: str | os.PathLike[str] | None = None,
         **load: Any,
     ) -> None:
         from aoti_executor.sources import open_source
+        from aoti_loader.paths import as_path
 
         self.check_inputs = check_inputs
-        source = open_source(path, method=method, weights=weights)
-        self.source = source
+        folder = None if kernels is None else as_path(kernels, "the folder of kernels")
+        opened: list[Any] = []
         try:
+            self.source = source = open_source(path, method=method, weights=weights)
+            opened.append(source)
             self.plugin = plugin = source.load(host, load)
-        except BaseException:
-            source.close()
-            raise
-        try:
+            opened.append(plugin)
             self.container = Container(
                 plugin,
                 num_models=num_runners,
-                device=device or compiled_for(plugin.facts),
+                device=self._choose_device(device),
+                kernels=folder or source.kernels(plugin.facts),
                 threads=threads,
             )
-        except BaseException:
-            plugin.close()
-            source.close()
-            raise
-        try:
+            opened.append(self.container)
             source.bind_weights(self.container)
             self._learn()
         except BaseException:
-            self.close()
+            for item in reversed(opened):
+                item.close()
             raise
+
+    def _choose_device(self, device: str | None) -> str:
+        made_for = compiled_for(self.plugin.facts)
+        if device is None:
+            return made_for
+        if isinstance(device, str) and made_for == "cpu" and parse_device(device)[0]:
+            raise InvalidArgument(
+                f"the model was compiled for the CPU, so it can't run on {device!r}",
+                path=self.plugin.path,
+                hint="leave device= out, or export the model on that device",
+            )
+        return device
 
     def _learn(self) -> None:
         container = self.container
         self.spec: CallSpec | None = self.source.call_spec or parse_call_spec(*container.call_spec())
         self.inputs: tuple[InputSpec, ...] = specs_of(self.plugin.facts, container.num_inputs)
-        # A plugin's own checks see every run, so they are only asked for where ours know less than they do.
-        known = all(spec.sizes is not None for spec in self.inputs)
+        # A plugin's own checks see every run, so they are only asked for where ours know less than they do:
+        # the source has the very same ones, a program only upper bounds.
+        known = self.source.entry.delegate is None and all(spec.sizes is not None for spec in self.inputs)
         self.plugin_checks = self.check_inputs and not known and ask_plugin_to_check()
         spec = self.spec
         # The common case needs no walk through the arguments' structure.
@@ -152,7 +168,7 @@ class Model:
                 interface: Any = value.__array_interface__
                 data = interface["data"]
                 # 0-d ones may be numpy's scalars, which have no memory to point to.
-                if type(data) is not tuple or data[1] or not interface["shape"]:
+                if type(data) is not tuple or data[1] or data[0] & 7 or not interface["shape"]:
                     break
                 owners.append((value, interface))
                 addresses.append(data[0])
@@ -187,6 +203,7 @@ class Model:
     def _views(self, inputs: Sequence[Any], names: Sequence[str] | None = None) -> list[View]:
         """Return the inputs' memory, checked."""
         container = self.container
+        container.weights.check_open()
         if len(inputs) != container.num_inputs and not all(map(is_tensor, inputs)):
             # As PyTorch does: what is no tensor was made part of the code at export.
             inputs = [value for value in inputs if is_tensor(value)]
@@ -233,7 +250,13 @@ class Model:
             return error
         what = self.container.describe_input(int(index_text))
         reason = cause[start:].partition("]: ")[2].partition(";")[0].strip()
-        return InvalidArgument(f"{what} does not fit: {reason}", path=error.path)
+        hint = None
+        if "too small" in reason and ">= 2," in reason:
+            hint = (
+                "Inductor writes 2 for any smaller bound: if the model was exported for this size, load it "
+                "from its package, or with check_inputs=False"
+            )
+        return InvalidArgument(f"{what} does not fit: {reason}", path=error.path, hint=hint)
 
     def bind(self, inputs: Sequence[Any], outputs: Sequence[Any] | None = None) -> BoundCall:
         """Fix inputs and outputs for calls that allocate nothing.
@@ -259,6 +282,12 @@ class Model:
             destinations = allocate_like(self.container.run(given))
             outputs = [None if v is None else self.container.tensor_over(v) for v in destinations]
         else:
+            if len(outputs) != self.container.num_outputs:
+                raise InvalidArgument(
+                    f"the model gives {counted(self.container.num_outputs, 'output')}, {len(outputs)} "
+                    "destinations were given",
+                    path=self.plugin.path,
+                )
             destinations = [
                 None if value is None else view(value, f"the destination of output {index}")
                 for index, value in enumerate(outputs)

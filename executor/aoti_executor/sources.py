@@ -7,23 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_abi.codes import DTYPES_BY_NAME
 from aoti_abi.errors import AotiError, InvalidProgram, NotSupported
+from aoti_abi.lifetimes import Unique
 from aoti_executor.call_spec import LEAF, CallSpec, Tree
 from aoti_inspect.artifacts import open_artifact
 from aoti_inspect.source import open_file
 from aoti_inspect.wording import some
+from aoti_loader.paths import as_path
 
 if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+
     from aoti_abi.names import FQN
     from aoti_executor.container import Container
     from aoti_inspect.artifacts.artifact import Artifact, Model
     from aoti_inspect.artifacts.external_weights import ExternalWeights
     from aoti_inspect.artifacts.plugin import ArtifactPlugin
+    from aoti_inspect.facts.records import PluginFacts
     from aoti_loader import Plugin as LoadedPlugin
 
 _COPIES = "et_copy::"  # ExecuTorch's copies to and from a device: the plugin's own tensors, elsewhere
 
 
-class ModelSource:
+class ModelSource(Unique):
     """One model of an artifact, with everything that the executor asks about it.
 
     Attributes:
@@ -39,6 +44,7 @@ class ModelSource:
         self.model = model
         self.entry = entry
         self._weights = weights
+        self._folder: TemporaryDirectory[str] | None = None
         self.call_spec: CallSpec | None = None
         self.input_order: tuple[int, ...] | None = None
         self.output_order: tuple[int, ...] | None = None
@@ -80,6 +86,28 @@ class ModelSource:
         options.setdefault("stacklevel", 4)
         return load(self.entry, host=host, **options)
 
+    def kernels(self, facts: PluginFacts) -> str | None:
+        """Return the folder of the GPU kernels that the plugin opens by name; None if it has them itself.
+
+        Where it lies in a package, they are written to a folder that goes with `close`.
+        """
+        if not facts.cubin_paths:
+            return None
+        location = self.entry.location
+        if location is not None and location.path == self.entry.name:
+            return os.path.dirname(location.path)
+        names = {path.rpartition("/")[2] for path in facts.cubin_paths}
+        found = self.entry.read_beside(names)
+        if not found:
+            return None
+        from tempfile import TemporaryDirectory
+
+        self._folder = folder = TemporaryDirectory(prefix="aoti-kernels-")
+        for name, data in found.items():
+            with open(os.path.join(folder.name, name), "xb") as stream:
+                stream.write(data)
+        return folder.name
+
     def bind_weights(self, container: Container) -> None:
         """Give the container its weights, if it lacks them and they are to be had (behaviour W1).
 
@@ -93,7 +121,7 @@ class ModelSource:
         given = self._weights
         if given is not None:
             if isinstance(given, (str, os.PathLike)):
-                with _mapped(os.fspath(given)) as blob:
+                with _mapped(as_path(given, "the weights' path")) as blob:
                     container.weights.bind_blob(blob)
             elif hasattr(given, "keys"):
                 container.weights.update_constants(given)
@@ -113,6 +141,8 @@ class ModelSource:
     def close(self) -> None:
         """Give the artifact's files back."""
         self.artifact.close()
+        if self._folder is not None:
+            self._folder.cleanup()
 
 
 def open_source(
@@ -133,7 +163,7 @@ def open_source(
     Raises:
         AotiError: it can't be opened, has no such model, or needs more than one plugin.
     """
-    artifact = open_artifact(os.fspath(path))
+    artifact = open_artifact(_checked(path))
     try:
         _refuse_hostile(artifact)
         model = artifact.model(method)
@@ -143,6 +173,11 @@ def open_source(
             error.path = artifact.path
         artifact.close()
         raise
+
+
+def _checked(path: object) -> str:
+    as_path(path, "the model's path")
+    return os.fspath(path)  # type: ignore[call-overload, no-any-return] # errors name it as it was given
 
 
 #: What no exporter writes, by kind of `aoti_inspect.artifacts.package_fact.PackageFact`.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from typing import TYPE_CHECKING, Any
 
 from aoti_abi.codes import device_name, dtype_name, parse_device
 from aoti_abi.errors import InvalidArgument, NotSupported
+from aoti_abi.lifetimes import Unique
 from aoti_executor.dlpack import dlpack_device, export_dlpack
 from aoti_executor.views import TYPESTR_OF, View, contiguous, packed
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aoti_executor.host_tensors import HostTensors
 
 
-class Tensor:
+class Tensor(Unique):
     """One tensor of a host, owned.
 
     It lives as long as Python refers to it, longer than the model that made it if need be: its memory belongs
@@ -23,20 +23,19 @@ class Tensor:
     ``numpy.asarray`` or `numpy`, none of which copies.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_host", "_keep", "_view")
+    __slots__ = ("__weakref__", "_handle", "_host", "_keep", "_owner", "_view")
 
-    def __init__(self, host: HostTensors, handle: int, keep: object = None) -> None:
+    def __init__(self, host: HostTensors, handle: int, keep: object = None, slot: Any = None) -> None:
         self._host = host
-        self._handle: int | None = handle
+        self._handle = handle
         self._keep = keep
+        self._owner = host.own(ctypes.c_void_p(handle) if slot is None else slot)
         self._view: View | None = None
 
     @property
     def view(self) -> View:
         """The tensor's memory, as the host describes it."""
         if self._view is None:
-            if self._handle is None:
-                raise InvalidArgument("this tensor was given away")
             self._view = self._host.describe(self._handle)
         return self._view
 
@@ -230,11 +229,13 @@ class Tensor:
     def __repr__(self) -> str:
         return f"Tensor({self.view})"
 
-    def __del__(self) -> None:
-        handle = getattr(self, "_handle", None)
-        if handle is not None and not sys.is_finalizing():
-            self._handle = None
-            self._host.delete(handle)
+    def __reduce_ex__(self, protocol: object) -> str:
+        """Refuse to be copied or pickled, and say what can be."""
+        del protocol
+        raise TypeError(
+            "a Tensor can be neither copied nor pickled: copy tensor.numpy(), tensor.tobytes() or what "
+            "torch.from_dlpack(tensor) gives"
+        )
 
 
 class _Raw:

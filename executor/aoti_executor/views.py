@@ -37,6 +37,11 @@ class View(NamedTuple):
         return itemsize(self.dtype)
 
     @property
+    def aligned(self) -> bool:
+        """Whether the elements are where compiled code expects them; a complex one is a pair of reals."""
+        return self.data % alignment(self.dtype) == 0
+
+    @property
     def span(self) -> int:
         """Bytes from the first element to the end of the last one that the strides reach."""
         return span(self.shape, self.strides, self.itemsize)
@@ -56,6 +61,12 @@ TYPESTR: dict[str, int] = {
     if dtype.numpy is not None
 }
 TYPESTR_OF: dict[int, str] = {code: text for text, code in TYPESTR.items()}
+
+
+def alignment(code: int) -> int:
+    """Return the bytes that the address of an element is a multiple of."""
+    dtype = DTYPES[code]
+    return max(dtype.itemsize // 2 if dtype.name.startswith("complex") else dtype.itemsize, 1)
 
 
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:

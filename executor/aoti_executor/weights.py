@@ -7,41 +7,46 @@ storage of a given tensor has, frees a first blob under the tensors of a second,
 
 from __future__ import annotations
 
-import ctypes
 import threading
-from ctypes import byref, c_uint64
+from ctypes import byref, c_uint64, c_void_p, sizeof
 from typing import TYPE_CHECKING, Any
 
 from aoti_abi.entries import extract_entries
 from aoti_abi.errors import ExecutionFailed, InvalidArgument, InvalidProgram, InvalidState, NotSupported
+from aoti_abi.lifetimes import Unique
 from aoti_executor.arrays import view
-from aoti_executor.constant_values import Pair, fit, hand_over, own_copy
+from aoti_executor.constant_values import Pair, fit, hand_over
 from aoti_executor.constants import Constant, ConstantSet, match_entries, select, table_of
+from aoti_executor.native import INSIDE, address_of
 from aoti_executor.tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from aoti_abi.names import InternalName
     from aoti_executor.handle import ContainerHandle
 
+_POINTER = sizeof(c_void_p)
 
-class Weights:
+
+class Weights(Unique):
     """The constants of one container.
 
     Attributes:
         table: the plugin's constants; None if it is too old to list them.
         ready: whether a run may start without a further look.
-        lock: held by whoever changes anything here.
 
     Args:
         handle: the container.
-        constants_inside: whether the plugin file carries its constants; believed where the plugin itself
-            can't list their values (before PyTorch 2.13).
+        kind: where the plugin file has its constants, as in its facts; believed where the plugin itself can't
+            list their values (before PyTorch 2.13).
     """
 
-    def __init__(self, handle: ContainerHandle, *, constants_inside: bool) -> None:
+    def __init__(self, handle: ContainerHandle, *, kind: str) -> None:
         self._handle = handle
-        self.lock = threading.RLock()
+        self._lock = threading.RLock()
+        self._changes = 0  # of the active set
+        self._lost: str | None = None
         self.ready = False
         rows = handle.constants()
         self.table = None if rows is None else table_of(rows)
@@ -49,8 +54,39 @@ class Weights:
         self._active = 0
         self._blob_bound = False
         self._broken: str | None = None
-        self._see_constants(constants_inside=constants_inside)
+        self._see_constants(constants_inside=kind in ("embedded", "appended"))
+        # Without a table, this is all that tells of constants which have no value.
+        self._wants_blob = (
+            self.table is None and kind in ("none", "external") and bool(kind == "external" or self.blob_size)
+        )
         self._sets[0].needs_folding = self._folds
+
+    def turn(self) -> threading.RLock:
+        """Return the lock that is held by whoever changes anything here, or asks the container.
+
+        Raises:
+            InvalidState: this thread holds it. It came from a signal handler or a callback of what it
+                interrupted, and would change things halfway through.
+        """
+        # The lock itself is entered and left in C, where no handler gets in between.
+        if self._lock._is_owned():  # type: ignore[attr-defined] # noqa: SLF001 - as threading.Condition does
+            raise InvalidState(INSIDE, path=self._handle.path)
+        return self._lock
+
+    def lose(self, reason: str | None) -> None:
+        """Refuse everything from now on, in a child of fork: for a reason, or if a thread was lost inside."""
+        self.ready = False
+        if self._handle.gate.inside() or not self._lock.acquire(blocking=False):
+            self._lock = threading.RLock()
+            reason = "another thread was inside the model when this process was forked"
+        else:
+            self._lock.release()
+        self._lost = self._lost or reason
+
+    @property
+    def lost(self) -> bool:
+        """Whether this is a forked child's view of a model that it can't use."""
+        return self._lost is not None
 
     @property
     def constants(self) -> tuple[Constant, ...]:
@@ -148,7 +184,8 @@ class Weights:
             InvalidArgument: the blob is shorter than the plugin reads.
             ExecutionFailed: the plugin returned an error.
         """
-        with self.lock:
+        with self.turn():
+            self.check_open()
             function = self._handle.functions.get("AOTInductorModelUpdateConstantsFromBlob")
             if function is None:
                 self._handle.plugin.warn_fallback("external-weights")
@@ -173,9 +210,8 @@ class Weights:
                     path=self._handle.path,
                     hint="the blob is truncated or belongs to another model",
                 )
-            with self._handle.gate:
-                code = function(self._handle.address, ctypes.cast(memory.data, function.argtypes[1]))
             self._blob_bound = True
+            code = self._handle.gate.bind(address_of(function), self._handle.address, memory.data)
             self._handle.check(code, "UpdateConstantsFromBlob")
             if self.table is not None:
                 self._see_constants(constants_inside=True)
@@ -194,21 +230,41 @@ class Weights:
             NotSupported: the plugin can't (before PyTorch 2.13).
             InvalidState: the inactive set was freed.
         """
-        with self.lock:
+        with self.turn():
+            self.check_open()
             chosen = self._sets[self._active ^ inactive]
             if chosen.freed:
                 raise InvalidState(
                     "the inactive constants were freed", hint="fill them with update_constants"
                 )
-            with self._handle.gate:
-                entries = self._extract(use_inactive=inactive)
-                copies = [
-                    (c, Tensor(self._handle.host, self._handle.host.clone(handle))) for c, handle in entries
-                ]
+            if inactive and chosen.given:
+                self._complete_inactive()
+            copies = self._clone(self._extract(use_inactive=inactive))
         counts: dict[str, int] = {}
         for constant, _ in copies:
             counts[constant.fqn] = counts.get(constant.fqn, 0) + 1
         return {(c.fqn if c.fqn and counts[c.fqn] == 1 else c.name): tensor for c, tensor in copies}
+
+    def _clone(self, entries: list[tuple[Constant, int]]) -> list[tuple[Constant, Tensor]]:
+        """Copy tensors of the container, all of them between two runs."""
+        host, count = self._handle.host, len(entries)
+        slots = (c_void_p * max(count, 1))()
+        handles = (c_void_p * max(count, 1))(*(handle for _, handle in entries))
+        try:
+            code = self._handle.gate.clone(host.clone_address, handles, slots, count)
+            if code:
+                raise ExecutionFailed("the host cannot copy a tensor", cause=host.last_error())
+            return [
+                (
+                    constant,
+                    Tensor(host, slots[i] or 0, slot=c_void_p.from_buffer(slots, i * _POINTER)),
+                )
+                for i, (constant, _) in enumerate(entries)
+            ]
+        finally:
+            for slot in slots:  # what no tensor owns: there are some only after an error
+                if slot:
+                    host.delete(slot)
 
     def update_constants(
         self, values: Mapping[str, Any], *, inactive: bool = False, copy: bool = True
@@ -219,53 +275,108 @@ class Weights:
             values: arrays by FQN. Constants that are not named keep their value; in the inactive set, those
                 that have none take the active one.
             inactive: fill the inactive set, which runs don't see until `swap`.
-            copy: False lets the plugin read the arrays in place (they are kept alive, and later writes to
-                them are seen by runs); their strides must then be the constants' own.
+            copy: False lets the plugin use the arrays in place (they are kept alive, later writes to them are
+                seen by runs, and the model may write to them); their strides must then be the constants' own.
 
         Raises:
-            InvalidArgument: an unknown name, or a value that does not fit its constant.
+            InvalidArgument: an unknown name, or a value that does not fit its constant; with ``copy=False``,
+                memory that is read-only or not aligned.
+            InvalidState: closed, or called from inside itself (`turn`).
             NotSupported: the plugin has no function for it.
             ExecutionFailed: the plugin returned an error.
         """
-        with self.lock:
+        with self.turn():
+            self.check_open()
             if self.table is None:
                 self._handle.plugin.warn_fallback("list-constants")
                 raise NotSupported("the plugin cannot name its constants", path=self._handle.path)
-            _ = self._handle.address
             chosen = [
                 (constant, view(value, f"the value of {constant.fqn or constant.name!r}"))
                 for constant, value in select(self.table, values)
             ]
             target = self._sets[self._active ^ inactive]
             fitted = [(c, fit(self._handle, c, value, copy=copy)) for c, value in chosen]
-            if inactive:
-                fitted += self._fill_from_active({c.name for c, _ in chosen}, target)
-            if fitted:
-                kept = hand_over(self._handle, fitted, inactive=inactive, copy=copy)
-                self._note(fitted, kept, target)
+            if not fitted:
+                return
+            names = {constant.name for constant, _ in fitted}
+            if inactive and not self._can_extract:
+                self._active_values(self._lacking(target, names))  # refuses, if one can't be told
+            self._hand_over(fitted, target, names, inactive=inactive, copy=copy)
 
-    def _fill_from_active(self, given: set[Any], target: ConstantSet) -> list[Pair]:
-        """Copy what the inactive set lacks, so that it is never partial."""
-        lacking = [c for c in self._missing(target) if c.name not in given]
+    def _hand_over(
+        self,
+        fitted: list[Pair],
+        target: ConstantSet,
+        given: set[InternalName],
+        *,
+        inactive: bool,
+        copy: bool,
+        swap: bool = False,
+    ) -> None:
+        gate = self._handle.gate
+        gate.forget()
+        try:
+            hand_over(self._handle, fitted, target.pending, inactive=inactive, copy=copy, swap=swap)
+        finally:
+            # A handler's exception may come when all is done; what the container has must be known still.
+            if gate.done:
+                self._note(fitted, target)
+                if inactive:
+                    target.given |= given
+                if swap:
+                    self._active ^= 1
+                    for constants in self._sets:
+                        constants.given.clear()
+                        constants.completed = -1
+                self._changes += swap or not inactive
+
+    def _lacking(self, target: ConstantSet, given: set[InternalName]) -> list[Constant]:
+        """Return what the inactive set takes from the active one: a model may have written its buffers."""
+        known = target.filled if target.completed == self._changes else set()
+        return [
+            constant
+            for constant in self.table or ()
+            if not constant.folded
+            and constant.name not in given
+            and constant.name not in target.given
+            and (constant.name not in known or constant.type != "Parameter")
+        ]
+
+    def _active_values(self, lacking: list[Constant]) -> list[Pair]:
+        """Return the active set's own memory.
+
+        Raises:
+            InvalidArgument: the plugin can't tell where it is.
+        """
         if not lacking:
             return []
-        if not self._can_extract:
-            raise InvalidArgument(
-                f"no value is given for {_list(lacking)}, and the plugin cannot tell the active one",
-                path=self._handle.path,
-                hint="give all constants",
-            )
-        wanted = {c.name for c in lacking}
-        result = []
-        for constant, handle in self._extract(use_inactive=False):
-            if constant.name in wanted:
-                seen = self._handle.host.describe(handle)
-                result.append((constant, own_copy(self._handle, constant, seen, seen.strides)))
-        return result
+        if self._can_extract:
+            wanted = {constant.name for constant in lacking}
+            found = [pair for pair in self._extract(use_inactive=False) if pair[0].name in wanted]
+            try:
+                return [(constant, self._handle.host.describe(handle)) for constant, handle in found]
+            except ExecutionFailed:
+                pass  # an opaque layout
+        raise InvalidArgument(
+            f"no value is given for {_list(lacking)}, and the plugin cannot tell the active one",
+            path=self._handle.path,
+            hint="give all constants",
+        )
 
-    def _note(self, values: list[Pair], kept: list[Pair], target: ConstantSet) -> None:
+    def _complete_inactive(self, *, swap: bool = False) -> None:
+        """Give the inactive set the active one's value of what it was not given; then swap, if asked to."""
+        target = self._sets[self._active ^ 1]
+        values = self._active_values(self._lacking(target, set())) if target.given else []
+        if values or swap:
+            self._hand_over(values, target, set(), inactive=True, copy=True, swap=swap)
+            target.completed = self._changes if not swap else -1
+
+    def _note(self, values: list[Pair], target: ConstantSet) -> None:
+        if not values:
+            return
         table = list(self.table or ())
-        owners = {constant.name: value.owner for constant, value in kept}
+        owners = {constant.name: value for constant, value in target.pending}
+        target.pending = []
         for constant, value in values:
             target.filled.add(constant.name)
             target.owners.pop(constant.name, None)
@@ -287,38 +398,45 @@ class Weights:
             NotSupported: the plugin has no function for it.
             ExecutionFailed: the plugin returned an error; the container can't be used after that.
         """
-        with self.lock:
+        with self.turn():
             self.check_usable()
             chosen = self._sets[self._active ^ inactive]
-            self._complete(chosen, "folded", inactive=inactive)
-            if not self._folds:
-                return  # the plugin would only complain on standard error
-            function = self._handle.function("RunConstantFolding")
-            if function is None:
-                self._handle.plugin.warn_fallback("constant-folding")
-                raise NotSupported("the plugin has no function to fold constants", path=self._handle.path)
-            with self._handle.gate:
-                code = function(self._handle.address, inactive, None, None)
-            if code:
-                # A folding that throws leaves the model out of the container's pool: a later run would
-                # wait for it for ever.
-                self._broken = "folding its constants failed"
-            self._handle.check(code, "RunConstantFolding")
-            chosen.needs_folding = False
+            if inactive and chosen.given:
+                self._complete_inactive()
+            self._fold(chosen, inactive=inactive)
+
+    def _fold(self, chosen: ConstantSet, *, inactive: bool) -> None:
+        self._complete(chosen, "folded", inactive=inactive)
+        if not self._folds:
+            return  # the plugin would only complain on standard error
+        function = self._handle.function("RunConstantFolding")
+        if function is None:
+            self._handle.plugin.warn_fallback("constant-folding")
+            raise NotSupported("the plugin has no function to fold constants", path=self._handle.path)
+        code = self._handle.gate.fold(address_of(function), self._handle.address, inactive=inactive)
+        if code:
+            # A folding that throws leaves the model out of the container's pool: a later run would
+            # wait for it for ever.
+            self._broken = "folding its constants failed"
+        self._handle.check(code, "RunConstantFolding")
+        chosen.needs_folding = False
 
     def swap(self) -> None:
         """Make the inactive set active, and the other way round, between two runs.
 
+        If some of the inactive set was updated since the last swap, the rest first takes the values that the
+        active set has now. If nothing was, the sets change places as they are.
+
         Raises:
             InvalidState: some constant of the inactive set has no value.
         """
-        with self.lock:
+        with self.turn():
             self.check_usable()
-            self._complete(self._sets[self._active ^ 1], "swapped in", inactive=True)
-            with self._handle.gate:
-                code = self._handle.require("SwapConstantBuffer", "swap-constants")(self._handle.address)
-                self._handle.check(code, "SwapConstantBuffer")
-                self._active ^= 1
+            inactive = self._sets[self._active ^ 1]
+            if not inactive.given:
+                self._complete(inactive, "swapped in", inactive=True)
+            self.ready = False
+            self._complete_inactive(swap=True)
             self.ready = False
 
     def free_inactive(self) -> None:
@@ -327,7 +445,8 @@ class Weights:
         Raises:
             NotSupported: the plugin can't (before PyTorch 2.8).
         """
-        with self.lock:
+        with self.turn():
+            self.check_usable()
             inactive = self._sets[self._active ^ 1]
             if inactive.freed:
                 return
@@ -335,6 +454,9 @@ class Weights:
             self._handle.check(code, "FreeInactiveConstantBuffer")
             inactive.filled.clear()
             inactive.owners.clear()
+            inactive.pending.clear()
+            inactive.given.clear()
+            inactive.completed = -1
             inactive.freed = True
 
     def _complete(self, constants: ConstantSet, what: str, *, inactive: bool) -> None:
@@ -347,9 +469,23 @@ class Weights:
                 hint="bind a weights blob, or give values with update_constants",
             )
 
-    def check_usable(self) -> None:
-        """Refuse a container that is closed, or that an earlier failure left unusable."""
+    def check_open(self) -> None:
+        """Refuse a container that is closed, or that a forked child can't use.
+
+        Raises:
+            InvalidState: it is.
+        """
         _ = self._handle.address
+        if self._lost:
+            raise InvalidState(
+                f"this forked process can't use the model: {self._lost}",
+                path=self._handle.path,
+                hint="load it in the child; start children with 'spawn' or 'forkserver' where threads run",
+            )
+
+    def check_usable(self) -> None:
+        """Refuse what `check_open` does, and a container that an earlier failure left unusable."""
+        self.check_open()
         if self._broken:
             raise InvalidState(
                 f"the container can't be used any more: {self._broken}",
@@ -362,14 +498,21 @@ class Weights:
 
         Raises:
             InvalidState: closed, broken, or constants have no value.
+            NotSupported: they have none, and the plugin can't be given them one by one.
             ExecutionFailed: folding failed.
         """
-        with self.lock:
+        with self.turn():
             self.check_usable()
+            if self._wants_blob and not self._blob_bound:
+                raise NotSupported(
+                    "the plugin has no values for its constants, and is too old to say which it has",
+                    path=self._handle.path,
+                    hint="give its blob (weights=), or compile the model again with its weights inside",
+                )
             active = self._sets[self._active]
             self._complete(active, "used", inactive=False)
             if active.needs_folding and self._handle.function("RunConstantFolding") is not None:
-                self.fold()
+                self._fold(active, inactive=False)
             self.ready = True
 
     def release(self) -> None:
@@ -377,6 +520,7 @@ class Weights:
         self.ready = False
         for constants in self._sets:
             constants.owners.clear()
+            constants.pending.clear()
 
 
 def _as_bytes(blob: Any) -> memoryview:

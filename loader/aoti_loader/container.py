@@ -110,12 +110,17 @@ class OpenContainer:
         self.functions = plugin.functions
         self._plugin = plugin
         handle = c_void_p()
-        code = self.functions[f"{CONTAINER}CreateWithDevice"](
-            byref(handle),
-            num_models,
-            device.encode("utf-8", "surrogateescape"),
-            None if kernels is None else kernels.encode("utf-8", "surrogateescape"),
-        )
+        try:
+            code = self.functions[f"{CONTAINER}CreateWithDevice"](
+                byref(handle),
+                num_models,
+                device.encode("utf-8", "surrogateescape"),
+                None if kernels is None else kernels.encode("utf-8", "surrogateescape"),
+            )
+        except BaseException:
+            if handle.value:  # a signal's handler raised when the call was done
+                self.functions[f"{CONTAINER}Delete"](handle)
+            raise
         if code or not handle.value:
             raise ExecutionFailed(
                 f"the plugin could not create a container on {device!r}: error {code}",

@@ -11,7 +11,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from aoti_abi.errors import AccessFailed
+from aoti_abi.lifetimes import refuse_subinterpreter
 from aoti_inspect.text import decode
+
+refuse_subinterpreter("aoti_loader")
 
 RTLD_LAZY: int = os.RTLD_LAZY
 RTLD_NOW: int = os.RTLD_NOW
@@ -30,6 +33,27 @@ class _Info(ctypes.Structure):
         ("symbol", ctypes.c_char_p),
         ("address", ctypes.c_void_p),
     )
+
+
+class Opened(ctypes.c_void_p):
+    """A handle that nobody has taken yet: it is closed with this object.
+
+    It is what ``dlopen`` itself returns: a signal's handler may raise before the result has a name.
+    """
+
+    def take(self) -> int:
+        """Return the handle, which the caller closes from now on."""
+        handle, self.value = self.value or 0, None
+        return handle
+
+    def close(self) -> None:
+        """Close it now, if nobody took it."""
+        handle = self.take()
+        if handle:
+            _libc().dlclose(handle)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class _LinkMap(ctypes.Structure):
@@ -57,7 +81,7 @@ def _libc() -> _Functions:
 
     handle, text = ctypes.c_void_p, ctypes.c_char_p
     return _Functions(
-        bind("dlopen", handle, text, ctypes.c_int),
+        bind("dlopen", Opened, text, ctypes.c_int),
         bind("dlsym", handle, handle, text),
         bind("dlclose", ctypes.c_int, handle),
         bind("dlerror", text),
@@ -76,22 +100,37 @@ def open_library(path: str, flags: int) -> int:
     Raises:
         AccessFailed: ``cause`` has the dynamic linker's own words.
     """
-    handle = _libc().dlopen(os.fsencode(path), flags)
-    if not handle:
+    return open_owned(path, flags).take()
+
+
+def open_owned(path: str, flags: int) -> Opened:
+    """Open a library that is closed again unless somebody takes its handle.
+
+    Raises:
+        AccessFailed: ``cause`` has the dynamic linker's own words.
+    """
+    opened: Opened = _libc().dlopen(os.fsencode(path), flags)
+    if not opened:
         raise AccessFailed("the dynamic linker refused it", path=path, cause=_error())
-    return int(handle)
+    return opened
 
 
 def is_loaded(name: str) -> str | None:
     """Return the file of a library that the process has loaded, by SONAME or path; None if it has not."""
-    handle = _libc().dlopen(os.fsencode(name), RTLD_LAZY | RTLD_NOLOAD)
-    if not handle:
+    opened = _libc().dlopen(os.fsencode(name), RTLD_LAZY | RTLD_NOLOAD)
+    if not opened:
         _libc().dlerror()
         return None
-    try:
-        return file_of_handle(int(handle))
-    finally:
-        _libc().dlclose(handle)
+    return file_of_handle(int(opened.value))
+
+
+def handle_of_file(file: str) -> int | None:
+    """Return the handle of a library that stays loaded, by its file as the dynamic linker names it."""
+    opened = _libc().dlopen(os.fsencode(file), RTLD_LAZY | RTLD_NOLOAD)
+    if not opened:
+        _libc().dlerror()
+        return None
+    return int(opened.take())
 
 
 def close_library(handle: int) -> None:
@@ -119,7 +158,7 @@ def find_symbol(handle: int | None, name: str) -> int | None:
 @lru_cache(maxsize=1)
 def process_handle() -> int:
     """Return the handle of the global scope: the program, what it links, and what was opened globally."""
-    return int(_libc().dlopen(None, RTLD_LAZY))
+    return int(_libc().dlopen(None, RTLD_LAZY).take())
 
 
 def file_of_address(address: int) -> str | None:

@@ -6,7 +6,7 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
-from aoti_abi.errors import AccessFailed, InvalidArgument, NotFound, NotSupported
+from aoti_abi.errors import AccessFailed, InvalidArgument, NotSupported
 from aoti_inspect.artifacts.facts import facts_of
 from aoti_inspect.artifacts.plugin import ArtifactPlugin
 from aoti_inspect.artifacts.sidecars import CHECKED_WHEN_OPENED
@@ -17,6 +17,7 @@ from aoti_loader.explain import explain_refusal
 from aoti_loader.host_choice import choose_host, equip, unwanted_needs
 from aoti_loader.mending import Mend, plan_mends
 from aoti_loader.needs import needs_of
+from aoti_loader.paths import as_path
 from aoti_loader.plugin import Plugin, unload_waiting
 from aoti_loader.preload import forgotten, open_forgotten, open_named, open_needed
 from aoti_loader.refusals import refuse_unusable
@@ -66,11 +67,19 @@ def load(
     if isinstance(plugin, ArtifactPlugin):
         loaded = _load(plugin, **options)
     else:
-        with open_so_file(_as_path(plugin)) as artifact:
+        with open_so_file(as_path(plugin)) as artifact:
             loaded = _load(artifact.plugins[0], **options)
     if warn:
-        announce(loaded, stacklevel=stacklevel)
+        _announce_or_close(loaded, stacklevel)
     return loaded
+
+
+def _announce_or_close(plugin: Plugin, stacklevel: int) -> None:
+    try:
+        announce(plugin, stacklevel=stacklevel + 1)
+    except BaseException:  # a warning that is an error, or an interrupt
+        plugin.close()
+        raise
 
 
 def announce(plugin: Plugin, *, stacklevel: int) -> None:
@@ -120,6 +129,8 @@ def _load_source(
             raise InvalidArgument(f"preload={preload!r}", hint="give 'auto', or a list of libraries")
         preloaded = open_forgotten(forgotten(facts), facts.name)
     else:
+        if not isinstance(preload, (list, tuple)) or not all(isinstance(name, str) for name in preload):
+            raise InvalidArgument(f"preload={preload!r}", hint="give 'auto', or a list of libraries")
         preloaded = open_named(preload, facts.name)
     if not (facts.elf.rpath or facts.elf.runpath):
         open_needed(facts)
@@ -135,7 +146,7 @@ def _load_source(
             facts=facts, host=chosen, handle=handle, staged=staged, mends=mends, preloaded=preloaded
         )
     except BaseException:
-        linker.close_library(handle)
+        handle.close()
         if staged is not None:
             release(staged)
         raise
@@ -146,7 +157,7 @@ def _open(
     facts: PluginFacts,
     mends: tuple[Mend, ...],
     host: Host,
-) -> tuple[int, Staged | None]:
+) -> tuple[linker.Opened, Staged | None]:
     """Hand the plugin to the dynamic linker: a private copy, or the file itself where it must be."""
     flags = linker.RTLD_NOW | linker.RTLD_LOCAL
     if facts.cxx_runtime_static:
@@ -185,21 +196,9 @@ def _is_whole_file(source: Source) -> bool:
     return source.location is not None and source.location.path == source.name
 
 
-def _dlopen(path: str, flags: int, facts: PluginFacts, host: Host) -> int:
+def _dlopen(path: str, flags: int, facts: PluginFacts, host: Host) -> linker.Opened:
     try:
-        return linker.open_library(path, flags)
+        return linker.open_owned(path, flags)
     except AccessFailed as error:
         # Its words are all in the new one.
         raise explain_refusal(error.cause or "", path, facts, host) from None
-
-
-def _as_path(path: str | os.PathLike[str]) -> str:
-    try:
-        name = os.path.abspath(os.fspath(path))
-    except TypeError as error:
-        raise InvalidArgument(f"not a path: {path!r}") from error
-    if not isinstance(name, str):
-        raise InvalidArgument(f"not a text path: {path!r}")
-    if "\0" in name:
-        raise NotFound("no file can have this name", path=name)
-    return name

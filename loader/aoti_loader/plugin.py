@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import warnings
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
-from aoti_abi.errors import FallbackWarning, InvalidState, NotFound
+from aoti_abi.container_api import REQUIRED
+from aoti_abi.errors import FallbackWarning, InvalidProgram, InvalidState, NotFound
 from aoti_abi.features import FEATURES, FeatureState, evaluate
+from aoti_abi.lifetimes import Unique
 from aoti_abi.prototypes import bind_container
 from aoti_loader import linker, thread_exit
 from aoti_loader.container import read_last_error
@@ -28,13 +32,25 @@ if TYPE_CHECKING:
 _THREAD_STARTERS = ("pthread_create", "_ZNSt6thread15_M_start_thread", "thrd_create")
 
 
+#: Plugins whose locks a child of fork must look at.
+_live: WeakSet[Plugin] = WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for plugin in tuple(_live):
+        plugin.note_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
 def unload_waiting() -> None:
     """Unload what was closed earlier and had to wait for threads to end."""
     for plugin in tuple(PROCESS.waiting):
         plugin.close()
 
 
-class Lease:
+class Lease(Unique):
     """A claim on a plugin's code: while it is held, the plugin is not unloaded.
 
     Whoever holds a container, or a tensor that the plugin made, holds a lease. Releasing is idempotent.
@@ -51,7 +67,7 @@ class Lease:
             plugin._give_up(self)  # noqa: SLF001 - the two are one mechanism
 
 
-class Plugin:
+class Plugin(Unique):
     """A plugin in the process. `aoti_loader.load` makes it.
 
     Attributes:
@@ -73,7 +89,7 @@ class Plugin:
         *,
         facts: PluginFacts,
         host: Host,
-        handle: int,
+        handle: linker.Opened,
         staged: Staged | None,
         mends: tuple[Mend, ...],
         preloaded: tuple[str, ...],
@@ -85,15 +101,14 @@ class Plugin:
         self.preloaded = preloaded
         self.staging = staged.kind if staged else "in place"
         self.kept_because: str | None = None
-        self._handle: int | None = handle
+        self._handle: int | None = handle.value
         self._staged = staged
         self._leases: set[Lease] = set()
         # Reentrant: with the lock held, Python may collect a container, which gives its lease up.
         self._lock = threading.RLock()
         self._closed = False
-        self.functions: dict[str, Any] = bind_container(
-            linker.library(handle), frozenset(facts.elf.exports.container)
-        )
+        self._unloading = False
+        self.functions: dict[str, Any] = self._bind(handle.value or 0)
         self.features: dict[str, FeatureState] = {
             state.feature.name: state for state in evaluate(self.functions)
         }
@@ -102,6 +117,41 @@ class Plugin:
             for state in self.features.values()
             if state.lost
         ]
+        _live.add(self)
+        # From here on it stays until it is closed, even if this object is collected.
+        handle.take()
+        if staged is not None:
+            staged.descriptor.take()
+
+    def _bind(self, handle: int) -> dict[str, Any]:
+        """Bind the container functions that are code of this plugin.
+
+        What its symbol table calls a function may be hidden from ``dlsym``, or data, or no address at all.
+
+        Raises:
+            InvalidProgram: a required one is none.
+        """
+        found = bind_container(linker.library(handle), frozenset(self.facts.elf.exports.container))
+        base = linker.base_of_handle(handle)
+        code = [
+            (base + segment.address, base + segment.address + segment.memory_size)
+            for segment in self.facts.elf.segments
+            if segment.type == "LOAD" and "E" in segment.flags
+        ]
+
+        def is_code(function: Any) -> bool:
+            address = ctypes.cast(function, ctypes.c_void_p).value or 0
+            return any(begin <= address < end for begin, end in code)
+
+        functions = {name: function for name, function in found.items() if is_code(function)}
+        missing = [name for name in REQUIRED if name not in functions]
+        if missing:
+            raise InvalidProgram(
+                f"required functions can't be called: {', '.join(missing)}",
+                path=self.path,
+                hint="its symbol table has them, but as hidden, or as data: make the file again",
+            )
+        return functions
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"on {self.host.name}"
@@ -129,6 +179,29 @@ class Plugin:
     def has(self, feature: str) -> bool:
         """Whether the plugin allows a feature, by its name in `aoti_abi.features`."""
         return self.features[feature].available
+
+    @property
+    def image(self) -> tuple[int, int]:
+        """Where it is mapped: address and bytes; zeros if it is unloaded."""
+        if self._handle is None:
+            return 0, 0
+        end = max(segment.address + segment.memory_size for segment in self.facts.elf.segments)
+        return linker.base_of_handle(self._handle), end
+
+    def binding(self, symbol: str) -> int | None:
+        """Return where its calls of a function of another library go; None if nothing defines it.
+
+        The dynamic linker looks in the global scope first, then in what the plugin names as needed; the other
+        way round for a plugin with a C++ runtime of its own.
+        """
+        scopes = [None, self._handle]
+        if self.facts.cxx_runtime_static:
+            scopes.reverse()
+        for scope in scopes:
+            address = linker.find_symbol(scope, symbol)
+            if address is not None:
+                return address
+        return None
 
     def warn_fallback(self, feature: str, *, stacklevel: int = 2) -> None:
         """Warn that a feature is lost, if it is (behaviour L8): feature, functions, version, what happens.
@@ -190,8 +263,26 @@ class Plugin:
             if self._closed and not self._leases and self._handle is not None:
                 self._unload()
 
+    def note_fork(self) -> None:
+        """Look, in a forked child, whether another thread of the parent was loading or unloading it."""
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        else:
+            self._lock = threading.RLock()
+            self._handle = None
+            self.kept_because = "another thread was closing it when this process was forked"
+
     def _unload(self) -> bool:
-        """Close the library; the lock is held."""
+        """Close the library; the lock is held, maybe by what a signal handler interrupted."""
+        if self._unloading:
+            return False
+        self._unloading = True
+        try:
+            return self._close_library()
+        finally:
+            self._unloading = False
+
+    def _close_library(self) -> bool:
         handle = self._handle
         if handle is None:
             return self.kept_because is None

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from aoti_abi import errors
 from aoti_abi.errors import AccessFailed, AotiError, InternalError, InvalidArgument
+from aoti_loader.paths import as_path
 
 Outcome = Literal["loads", "refused", "crashed", "timed out"]
 
@@ -105,13 +106,18 @@ def probe(
         InvalidArgument: ``timeout`` is not positive, or an option is not one of `aoti_loader.load`'s.
         AccessFailed: the system starts no child process.
     """
-    if not timeout > 0:
+    if not isinstance(timeout, (int, float)) or not timeout > 0:
         raise InvalidArgument(f"timeout is {timeout!r}; it is a number of seconds above 0")
     unknown = sorted(set(options) - {"mend", "preload", "check_isa"})
     if unknown:
         raise InvalidArgument(f"unknown option {unknown[0]!r}", hint="options: mend, preload, check_isa")
-    name = os.path.abspath(os.fspath(path))
-    request = json.dumps({"path": name, "host": host, "device": device, "memory": memory, "options": options})
+    name = as_path(path)
+    try:
+        request = json.dumps(
+            {"path": name, "host": host, "device": device, "memory": memory, "options": options}
+        )
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument("an option can't be handed to a child process", cause=str(error)) from None
     environment = {key: os.environ[key] for key in _KEPT if key in os.environ}
     environment["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
     with tempfile.TemporaryFile() as words:

@@ -14,6 +14,7 @@ is allocated, so a thread that has `Process.lock` may at any time come to want a
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,12 @@ class Process:
 
 
 PROCESS = Process()
+# A fork waits for what enters the process, or a child would find the lock taken by a thread that it lacks.
+os.register_at_fork(
+    before=PROCESS.lock.acquire,
+    after_in_parent=PROCESS.lock.release,
+    after_in_child=PROCESS.lock.release,
+)
 
 
 def host_key(name: str, needs: Needs) -> tuple[str, tuple[str, ...], bool]:

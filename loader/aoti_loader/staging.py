@@ -12,9 +12,11 @@ the artifact says.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aoti_abi.errors import AccessFailed
 from aoti_loader.process import PROCESS
@@ -33,19 +35,57 @@ _CHUNK = 4 << 20  # a write takes at most 2 GiB at once
 _counter = itertools.count()
 
 
+class Descriptor(ctypes.c_int):
+    """A file descriptor that is closed with this object, unless somebody takes it.
+
+    It is what the C library's function itself returns: a signal's handler may raise before the result has a
+    name.
+    """
+
+    taken = False
+
+    def fileno(self) -> int:
+        """Return its number."""
+        return self.value
+
+    def take(self) -> None:
+        """Leave it open when this object goes."""
+        self.taken = True
+
+    def close(self) -> None:
+        """Close it now."""
+        number, self.value = self.value, -1
+        if number >= 0:
+            os.close(number)
+
+    def __del__(self) -> None:
+        if not self.taken:
+            with contextlib.suppress(OSError):
+                self.close()
+
+
+@lru_cache(maxsize=1)
+def _libc() -> tuple[Any, Any]:
+    process = ctypes.CDLL(None, use_errno=True)
+    create, open_ = process["memfd_create"], process["open"]
+    create.restype = open_.restype = Descriptor
+    return create, open_
+
+
 class Staged(NamedTuple):
     """A copy on hold.
 
     Attributes:
         path: what to open; valid while the copy is not released.
         kind: "memory" or "file".
-        descriptor: keeps ``path`` unique: the kernel hands out its number again once it is closed, and the
-            dynamic linker takes a library that is loaded under the same name for the same library.
+        descriptor: closed with this record, unless it is taken. It keeps ``path`` unique: the kernel hands
+            its number out again once it is closed, and the dynamic linker takes a library that is loaded
+            under the same name for the same library.
     """
 
     path: str
     kind: str
-    descriptor: int
+    descriptor: Descriptor
 
 
 def stage(source: Source, patches: Iterable[Patch] = (), *, name: str, in_memory: bool = True) -> Staged:
@@ -62,13 +102,13 @@ def stage(source: Source, patches: Iterable[Patch] = (), *, name: str, in_memory
     """
     staged = (_in_memory() if in_memory and source.size <= MEMORY_LIMIT else None) or _on_disk(name)
     try:
-        _copy(source, staged.descriptor, name)
-        _patch(staged.descriptor, patches, name)
+        _copy(source, staged.descriptor.value, name)
+        _patch(staged.descriptor.value, patches, name)
         if staged.kind == "file":
             # A file that is open for writing cannot be mapped for execution everywhere.
-            os.fchmod(staged.descriptor, 0o500)
-            reopened = os.open(staged.path, os.O_RDONLY | os.O_CLOEXEC)
-            os.close(staged.descriptor)
+            os.fchmod(staged.descriptor.value, 0o500)
+            reopened = _open(staged.path, os.O_RDONLY)
+            staged.descriptor.close()
             staged = staged._replace(descriptor=reopened)
     except OSError as error:
         release(staged)
@@ -87,7 +127,7 @@ def stage(source: Source, patches: Iterable[Patch] = (), *, name: str, in_memory
 def release(staged: Staged) -> None:
     """Let go of a copy, and remove it if it is a file; a mapping of it stays valid."""
     with contextlib.suppress(OSError):
-        os.close(staged.descriptor)
+        staged.descriptor.close()
     if staged.kind == "file":
         with contextlib.suppress(OSError):
             os.unlink(staged.path)
@@ -97,16 +137,25 @@ def _in_memory() -> Staged | None:
     """Make an empty file in memory; None where the system has none that code may run from."""
     # Without MFD_EXEC a hardened system makes it noexec; kernels before 6.3 don't know the flag.
     for flags in (_MFD_CLOEXEC | _MFD_EXEC, _MFD_CLOEXEC):
-        with contextlib.suppress(OSError, AttributeError):
-            descriptor = os.memfd_create("aoti-plugin", flags)
-            return Staged(f"/proc/self/fd/{descriptor}", "memory", descriptor)
+        with contextlib.suppress(AttributeError):
+            descriptor = _libc()[0](b"aoti-plugin", ctypes.c_uint(flags))
+            if descriptor.value >= 0:
+                return Staged(f"/proc/self/fd/{descriptor.value}", "memory", descriptor)
     return None
+
+
+def _open(path: str, flags: int) -> Descriptor:
+    descriptor: Descriptor = _libc()[1](os.fsencode(path), flags | os.O_CLOEXEC, 0o600)
+    if descriptor.value < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
+    return descriptor
 
 
 def _on_disk(name: str) -> Staged:
     try:
         path = os.path.join(_private_folder(), f"{os.getpid()}-{next(_counter)}.so")
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = _open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
     except OSError as error:
         raise AccessFailed(
             "no private place for a copy of the plugin",

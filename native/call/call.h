@@ -26,14 +26,25 @@ enum {
     CALL_BAD_INPUT = 3,  /* the host returned `code` for input `index` */
     CALL_BAD_OUTPUT = 4, /* the host returned `code` for output `index` */
     CALL_NO_FIT = 5,     /* output `index` does not fit its destination */
-    CALL_BUSY = 6,       /* another thread is inside this very call */
+    CALL_BUSY = 6,       /* this very call is in progress, or its memory is gone */
+    CALL_INSIDE = 7,     /* this thread is inside the container already: it would wait for itself */
 };
 
 /* Readers are runs; the writer changes the active constants or closes. The lock prefers writers, so that a
- * stream of runs cannot keep an update waiting for ever. */
+ * stream of runs cannot keep an update waiting for ever.
+ *
+ * It is only ever held inside one function of this library: no handler of Python's runs meanwhile, and no
+ * exception can leave it locked. */
 struct gate {
     pthread_rwlock_t lock;
     atomic_int closed;
+    atomic_int inside; /* threads that hold the lock or wait for it; a child of fork sees who is lost */
+};
+
+/* A gate that this thread holds, on the stack of the function that took it. */
+struct held {
+    struct gate *gate;
+    struct held *outer;
 };
 
 struct host {
@@ -71,6 +82,8 @@ struct target { /* what every call of one container shares */
     int (*omp_get_max_threads)(void); /* NULL if the plugin has no OpenMP code */
     void (*omp_set_num_threads)(int);
     int64_t max_threads; /* 0: no limit */
+    const void *image;   /* where the plugin is mapped: results that lie in it are copied */
+    size_t image_size;
     size_t num_inputs;
     size_t num_outputs;
 };
@@ -86,10 +99,12 @@ struct layout {
     int32_t device_index;
 };
 
+enum { IN_PLUGIN = -2 }; /* memory of the plugin itself, which goes with it */
+
 struct output {
     tensor handle;
     void *data;
-    int32_t alias; /* the input whose memory it lies in, or -1 */
+    int32_t alias; /* the input whose memory it lies in, -1, or IN_PLUGIN */
     int32_t same;  /* the earlier output slot with the same handle, or -1 */
 };
 
@@ -127,6 +142,9 @@ struct python {
     int (*is_finalizing)(void);
     int (*capsule_is_valid)(void *, const char *);
     void *(*capsule_get_pointer)(void *, const char *);
+    void *(*capsule_get_context)(void *);
+    void *(*capsule_new)(void *, const char *, void (*)(void *));
+    int (*capsule_set_context)(void *, void *);
     void *(*save_thread)(void);
     void (*restore_thread)(void *);
     void *(*long_from_long)(long);

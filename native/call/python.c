@@ -19,6 +19,28 @@ EXPORT void aoti_call_set_python(const struct python *functions) { python = *fun
 METHOD(run_method, struct call, aoti_call_run)
 METHOD(run_bound_method, struct bound, aoti_call_run_bound)
 
+/* Something that is given back when the last Python object that needs it is gone. A capsule's destructor runs
+ * when its memory is freed; __del__ methods in a reference cycle run in any order, while others of the cycle
+ * may still use what they hold. The context of the capsule is the function that gives it back. */
+static void give_back(void *capsule) {
+    if (python.is_finalizing()) {
+        return; /* threads may still run, and the system frees it all */
+    }
+    void (*function)(void *) = (void (*)(void *))python.capsule_get_context(capsule);
+    function(python.capsule_get_pointer(capsule, NULL));
+}
+
+/* Takes what is in the slot, and empties it. NULL, with Python's error set and the slot as it was: there is no
+ * memory. What the function returns, if anything, is not looked at. */
+EXPORT void *aoti_call_own(void **slot, void (*function)(void *)) {
+    void *capsule = python.capsule_new(*slot, NULL, give_back);
+    if (capsule != NULL) {
+        python.capsule_set_context(capsule, (void *)function);
+        *slot = NULL;
+    }
+    return capsule;
+}
+
 struct method_definition { /* PyMethodDef, part of Python's stable ABI */
     const char *name;
     void *(*function)(void *, void *);

@@ -12,7 +12,7 @@
 
 #include "call.h"
 
-EXPORT int32_t aoti_call_version(void) { return 1; }
+EXPORT int32_t aoti_call_version(void) { return 2; }
 
 EXPORT struct gate *aoti_call_gate_new(void) {
     struct gate *gate = calloc(1, sizeof *gate);
@@ -33,18 +33,115 @@ EXPORT struct gate *aoti_call_gate_new(void) {
     return gate;
 }
 
-EXPORT void aoti_call_gate_lock(struct gate *gate) { pthread_rwlock_wrlock(&gate->lock); }
-EXPORT void aoti_call_gate_unlock(struct gate *gate) { pthread_rwlock_unlock(&gate->lock); }
-/* Waits for the runs in progress; later ones return CALL_CLOSED. */
-EXPORT void aoti_call_gate_close(struct gate *gate) {
-    atomic_store(&gate->closed, 1);
-    pthread_rwlock_wrlock(&gate->lock);
-    pthread_rwlock_unlock(&gate->lock);
-}
 /* Only for a gate that no thread can reach any more. */
 EXPORT void aoti_call_gate_free(struct gate *gate) {
     pthread_rwlock_destroy(&gate->lock);
     free(gate);
+}
+
+/* How many threads are inside. In a child of fork they are lost, and never leave. */
+EXPORT int aoti_call_gate_inside(struct gate *gate) { return atomic_load(&gate->inside); }
+
+static _Thread_local struct held *innermost;
+
+/* A plugin may call back into its caller, from which a lock that this thread holds must not be waited for. */
+static int enter(struct gate *gate, struct held *held, int (*take)(pthread_rwlock_t *)) {
+    for (const struct held *other = innermost; other != NULL; other = other->outer) {
+        if (other->gate == gate) {
+            return CALL_INSIDE;
+        }
+    }
+    atomic_fetch_add(&gate->inside, 1);
+    if (take(&gate->lock) != 0) {
+        atomic_fetch_sub(&gate->inside, 1);
+        return CALL_INSIDE;
+    }
+    held->gate = gate;
+    held->outer = innermost;
+    innermost = held;
+    return CALL_OK;
+}
+
+static void leave(struct held *held) {
+    innermost = held->outer;
+    pthread_rwlock_unlock(&held->gate->lock);
+    atomic_fetch_sub(&held->gate->inside, 1);
+}
+
+/* The functions below return CALL_OK, with the container's answer in `code`, or CALL_INSIDE. None but the
+ * last is called for a closed container. */
+
+/* Calls a function of pairs; for the active set, and with `swap`, alone. */
+EXPORT int aoti_call_update(struct gate *gate, int32_t (*update)(void *, const void *, size_t, _Bool, _Bool),
+                            void *container, const void *pairs, size_t count, int inactive,
+                            int32_t (*swap)(void *), int32_t *code) {
+    if (inactive && swap == NULL) {
+        *code = update(container, pairs, count, 1, 0);
+        return CALL_OK;
+    }
+    struct held held;
+    int status = enter(gate, &held, pthread_rwlock_wrlock);
+    if (status != CALL_OK) {
+        return status;
+    }
+    *code = count != 0 ? update(container, pairs, count, inactive != 0, 0) : 0;
+    if (*code == 0 && swap != NULL) {
+        *code = swap(container);
+    }
+    leave(&held);
+    return CALL_OK;
+}
+
+EXPORT int aoti_call_bind(struct gate *gate, int32_t (*bind)(void *, const uint8_t *), void *container,
+                          const uint8_t *blob, int32_t *code) {
+    struct held held;
+    int status = enter(gate, &held, pthread_rwlock_wrlock);
+    if (status == CALL_OK) {
+        *code = bind(container, blob);
+        leave(&held);
+    }
+    return status;
+}
+
+EXPORT int aoti_call_fold(struct gate *gate, int32_t (*fold)(void *, _Bool, void *, void *), void *container,
+                          int inactive, int32_t *code) {
+    struct held held;
+    int status = enter(gate, &held, pthread_rwlock_wrlock);
+    if (status == CALL_OK) {
+        *code = fold(container, inactive != 0, NULL, NULL);
+        leave(&held);
+    }
+    return status;
+}
+
+/* Copies tensors while nothing runs. `copies` starts with NULLs, and holds what was made whatever happens. */
+EXPORT int aoti_call_clone(struct gate *gate, int32_t (*clone)(tensor, tensor *), const tensor *tensors,
+                           tensor *copies, size_t count, int32_t *code) {
+    struct held held;
+    int status = enter(gate, &held, pthread_rwlock_wrlock);
+    if (status == CALL_OK) {
+        *code = 0;
+        for (size_t i = 0; i < count && *code == 0; i++) {
+            *code = clone(tensors[i], &copies[i]);
+        }
+        leave(&held);
+    }
+    return status;
+}
+
+/* Waits for the runs in progress and deletes the container; later runs return CALL_CLOSED. */
+EXPORT int aoti_call_close(struct gate *gate, int32_t (*delete_container)(void *), void *container,
+                           int32_t *code) {
+    struct held held;
+    int status = enter(gate, &held, pthread_rwlock_wrlock);
+    if (status == CALL_OK) {
+        *code = 0;
+        if (!atomic_exchange(&gate->closed, 1)) {
+            *code = delete_container(container);
+        }
+        leave(&held);
+    }
+    return status;
 }
 
 /* Delete each distinct handle of an output array once. */
@@ -115,12 +212,16 @@ static int run_locked(struct call *call, const tensor *templates) {
     if (atomic_load(&gate->closed)) {
         return CALL_CLOSED;
     }
-    pthread_rwlock_rdlock(&gate->lock);
+    struct held held;
+    int status = enter(gate, &held, pthread_rwlock_rdlock);
+    if (status != CALL_OK) {
+        return status;
+    }
     if (atomic_load(&gate->closed)) {
-        pthread_rwlock_unlock(&gate->lock);
+        leave(&held);
         return CALL_CLOSED;
     }
-    int status = make_inputs(call, templates);
+    status = make_inputs(call, templates);
     if (status == CALL_OK) {
         for (size_t i = 0; i < target->num_outputs; i++) {
             outputs[i] = NULL;
@@ -146,12 +247,15 @@ static int run_locked(struct call *call, const tensor *templates) {
             status = CALL_RUN_FAILED;
         }
     }
-    pthread_rwlock_unlock(&gate->lock);
+    leave(&held);
     return status;
 }
 
 static int32_t aliased_input(const struct call *call, const void *data) {
-    uintptr_t at = (uintptr_t)data;
+    uintptr_t at = (uintptr_t)data, image = (uintptr_t)call->target->image;
+    if (at >= image && at - image < call->target->image_size) {
+        return IN_PLUGIN;
+    }
     for (size_t i = 0; i < call->target->num_inputs; i++) {
         uintptr_t start = (uintptr_t)call->data[i];
         if (at >= start && at - start < (uintptr_t)call->inputs[i].nbytes) {

@@ -34,11 +34,11 @@ enum { ROWS = 64 };
 DEFINE_SOFTMAX(float, expf, logf)
 DEFINE_SOFTMAX(double, exp, log)
 
-/* All contiguous, of the accumulator type: q (heads, queries, depth), k (heads, keys, depth), v (heads, keys,
- * values), out (heads, queries, values), log_sum (heads, queries), mask (heads, queries, keys) or NULL. */
+/* All contiguous, of the accumulator type: q (heads, queries, depth), k (heads / group, keys, depth),
+ * v (heads / group, keys, values), out (heads, queries, values), log_sum (heads, queries), mask (heads, queries, keys) or NULL. */
 struct problem {
     int32_t type;
-    int64_t heads, queries, keys, depth, values;
+    int64_t heads, group, queries, keys, depth, values; /* `group` heads of the query share a key and value */
     char *q, *k, *v, *mask, *out, *log_sum;
     double scale;
     bool causal;
@@ -59,7 +59,7 @@ static AOTITorchError attend(const struct problem *p) {
             int64_t rows = p->queries - first < ROWS ? p->queries - first : ROWS, at = h * p->queries + first;
             TRY_OR_DONE(gemm(p->type, rows, p->keys, p->depth, p->scale,
                              (struct matrix){p->q + at * p->depth * item, p->depth, 1},
-                             (struct matrix){p->k + h * p->keys * p->depth * item, 1, p->depth}, 0,
+                             (struct matrix){p->k + h / p->group * p->keys * p->depth * item, 1, p->depth}, 0,
                              (struct matrix){scores, p->keys, 1}));
             for (int64_t i = 0; i < rows; i++) {
                 int64_t allowed = p->causal && first + i + 1 < p->keys ? first + i + 1 : p->keys;
@@ -75,8 +75,8 @@ static AOTITorchError attend(const struct problem *p) {
                 }
             }
             TRY_OR_DONE(gemm(p->type, rows, p->values, p->keys, 1, (struct matrix){scores, p->keys, 1},
-                             (struct matrix){p->v + h * p->keys * p->values * item, p->values, 1}, 0,
-                             (struct matrix){p->out + at * p->values * item, p->values, 1}));
+                             (struct matrix){p->v + h / p->group * p->keys * p->values * item, p->values, 1},
+                             0, (struct matrix){p->out + at * p->values * item, p->values, 1}));
         }
     }
 done:
@@ -125,8 +125,10 @@ AOTITorchError aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(
     REQUIRE(query->ndim == 4 && key->ndim == 4 && value->ndim == 4, AOTI_INVALID_ARGUMENT,
             "query, key and value must have 4 dimensions");
     const int64_t *q = query->sizes, *k = key->sizes, *v = value->sizes;
-    REQUIRE(k[0] == q[0] && v[0] == q[0] && k[1] == q[1] && v[1] == q[1] && k[2] == v[2] && k[3] == q[3],
+    REQUIRE(k[0] == q[0] && v[0] == q[0] && k[1] == v[1] && k[2] == v[2] && k[3] == q[3],
             AOTI_INVALID_ARGUMENT, "the sizes of query, key and value don't fit");
+    REQUIRE(k[1] != 0 ? q[1] % k[1] == 0 : q[1] == 0, AOTI_INVALID_ARGUMENT,
+            "%lld heads of the query can't share %lld of the key", (long long)q[1], (long long)k[1]);
     AtenTensorHandle mask = attn_mask != NULL ? *attn_mask : NULL;
     if (mask != NULL) {
         REQUIRE_DEFINED(mask);
@@ -139,6 +141,7 @@ AOTITorchError aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(
     struct problem p = {
         .type = type,
         .heads = q[0] * q[1],
+        .group = k[1] != 0 ? q[1] / k[1] : 1,
         .queries = q[2],
         .keys = k[2],
         .depth = q[3],

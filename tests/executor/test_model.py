@@ -490,13 +490,13 @@ def test_package_with_a_blob(package, x, arrays):
 
 def test_package_source_tells_what_inputs_must_be(package, x):
     with open_model(package) as model:
-        assert str(model.inputs[0]) == "float32(8, 2..16)"
+        assert str(model.inputs[0]) == "float32(8, 1..16)"
         assert not model.plugin_checks
         for value, message in (
             (x.astype("d"), "is float64, the model takes float32"),
-            (x[:7], r"has 7 elements along dimension 0, the model takes 8: float32\(8, 2\.\.16\)"),
+            (x[:7], r"has 7 elements along dimension 0, the model takes 8: float32\(8, 1\.\.16\)"),
             (np.zeros((8, 17), "f"), "17 elements along dimension 1"),
-            (np.zeros((8, 1), "f"), "1 elements along dimension 1"),
+            (np.zeros((8, 0), "f"), "0 elements along dimension 1"),
             (np.asfortranarray(x), "stride 1 along dimension 0, the model reads 16"),
         ):
             with pytest.raises(InvalidArgument, match=message):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 
 import pytest
 
-from aoti_abi.errors import AccessFailed, InternalError
+from aoti_abi.errors import AccessFailed, InternalError, InvalidState
 from aoti_executor import call_structs, native
 from aoti_inspect.artifacts.facts import read_facts
 
@@ -15,7 +16,12 @@ def test_helper_exports_nothing_but_its_own_and_links_to_nothing():
     facts = read_facts(native.library_path())
     assert not facts.elf.exports.container
     assert not facts.elf.exports.shims
-    assert set(facts.elf.needed) <= {"libc.so.6", "libpthread.so.0", "ld-linux-aarch64.so.1"}
+    assert set(facts.elf.needed) <= {
+        "libc.so.6",
+        "libpthread.so.0",
+        "ld-linux-aarch64.so.1",
+        "ld-linux-x86-64.so.2",
+    }
     assert not [s.name for s in facts.elf.undefined if s.name.startswith(("aoti_", "Py", "_Py"))]
 
 
@@ -96,15 +102,59 @@ def test_helper_of_another_version_is_refused(compile_library, monkeypatch):
         native.load.cache_clear()
 
 
-def test_gate_excludes_writers_and_refuses_after_close():
-    import threading
-
+def test_gate_deletes_once_and_refuses_after_close():
     gate = native.Gate()
+    deleted = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+    def delete(container):
+        deleted.append((container, gate.inside()))
+        return 5
+
+    code = ctypes.c_int32(-1)
+    gate.close(native.address_of(delete), 7, code)
+    assert (deleted, code.value, gate.inside()) == ([(7, 1)], 5, 0)
+    gate.close(native.address_of(delete), 7, code)
+    assert (len(deleted), code.value) == (1, 0)
+
+
+def test_gate_is_not_waited_for_by_who_holds_it():
+    gate = native.Gate()
+    refusals = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p)
+    def fold(*_):
+        for again in (
+            lambda: gate.fold(0, 0, inactive=False),
+            lambda: gate.update(0, 0, None, 0, inactive=False),
+            lambda: gate.update(0, 0, None, 0, inactive=True, swap=1),
+            lambda: gate.bind(0, 0, 0),
+            lambda: gate.clone(0, None, None, 0),
+            lambda: gate.close(0, 0, ctypes.c_int32()),
+        ):
+            with pytest.raises(InvalidState, match="inside") as caught:
+                again()
+            refusals.append(caught)
+        return 0
+
+    assert gate.fold(native.address_of(fold), 0, inactive=False) == 0
+    assert len(refusals) == 6
+
+
+def test_what_is_owned_is_given_back_after_every_finalizer_of_a_cycle():
     order = []
-    with gate:
-        thread = threading.Thread(target=lambda: (gate.close(), order.append("closed")))
-        thread.start()
-        thread.join(0.1)
-        order.append("left")
-    thread.join()
-    assert order == ["left", "closed"]
+    note = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(order.append)
+
+    class Last:
+        def __del__(self):
+            order.append("finalizer")
+
+    for first in (True, False):
+        slot = ctypes.c_void_p(77)
+        holder = [] if first else [Last()]
+        holder += [native.own(slot, native.address_of(note)), holder]
+        holder += [Last()] if first else []
+        assert slot.value is None
+        del holder
+        gc.collect()
+    assert order == ["finalizer", 77, "finalizer", 77]

@@ -114,7 +114,8 @@ class ElfWriter:
             names.append(b"")
         for raw in order:
             _, binding, value, size = defined[raw]
-            symbols += self.symbol(self.string(raw), binding << 4 | 1, 1, value, size)
+            kind = 2 if raw.startswith(b"AOTInductor") else 1
+            symbols += self.symbol(self.string(raw), binding << 4 | kind, 1, value, size)
             versym += self.pack("H", 1)
             names.append(raw)
         verneed = self.version_needs()

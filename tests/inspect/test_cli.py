@@ -72,11 +72,24 @@ def test_what_cannot_be_read_is_2(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert artifact["error"]["message"]
 
 
-def test_what_could_not_be_checked_is_3(capsys: pytest.CaptureFixture[str], smallest_plugin: str) -> None:
-    code, document = report(capsys, "--target", "glibc=any,isa=baseline", smallest_plugin)
+ASKS_CPUID = """
+int level(void) { int a, b, c, d; __asm__ volatile ("cpuid" : "=a"(a), "=b"(b), "=c"(c), "=d"(d) : "0"(7));
+return b; }
+void wide(void) { __asm__ volatile (".byte 0x62,0xf1,0x7c,0x48,0x58,0xc0"); }
+"""
+
+
+def test_what_could_not_be_checked_is_3(
+    capsys: pytest.CaptureFixture[str], compile_library: Compile, smallest_source: str
+) -> None:
+    path = compile_library(smallest_source + ASKS_CPUID)
+    code, document = report(capsys, "--target", "glibc=any,isa=avx2,machine=x86_64", path)
     assert code == 3
-    (unchecked,) = document["artifacts"][0]["plugins"][0]["not_checked"]
+    plugin = document["artifacts"][0]["plugins"][0]
+    (unchecked,) = plugin["not_checked"]
     assert unchecked["code"] == "AOTI421"
+    assert "CPUID" in unchecked["reason"]
+    assert {host["outcome"] for host in plugin["hosts"]} <= {"not checked", "will not load"}
 
 
 def test_an_unreadable_file_outweighs_findings_and_the_others_are_reported(

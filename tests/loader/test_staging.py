@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> int:
-        raise PermissionError
-
-    monkeypatch.setattr(os, "memfd_create", refuse)
+    monkeypatch.setattr(staging, "_in_memory", lambda: None)
 
 
 def test_L9_a_copy_in_memory_leaves_nothing_on_disk() -> None:
@@ -97,8 +94,9 @@ def test_N25_a_failure_after_dlopen_leaves_nothing(
 def test_L9_the_folder_is_removed_at_exit(plugin: Callable[..., str], child: Callable[..., str]) -> None:
     code = """
     import os, sys, aoti_loader
+    from aoti_loader import staging
     from aoti_loader.process import PROCESS
-    del os.memfd_create
+    staging._in_memory = lambda: None
     plugin = aoti_loader.load(sys.argv[1], warn=False)
     if os.fork() == 0: sys.exit()  # a child leaves its parent's copies alone
     os.wait()
@@ -153,14 +151,14 @@ def test_code_that_may_not_run_from_memory_runs_from_disk(
 ) -> None:
     from aoti_loader import linker
 
-    original = linker.open_library
+    original = linker.open_owned
 
-    def refuse_memory(path: str, flags: int) -> int:
+    def refuse_memory(path: str, flags: int) -> linker.Opened:
         if path.startswith("/proc/self/fd"):
             raise AccessFailed("refused", cause=f"{path}: failed to map segment from shared object")
         return original(path, flags)
 
-    monkeypatch.setattr(linker, "open_library", refuse_memory)
+    monkeypatch.setattr(linker, "open_owned", refuse_memory)
     loaded = aoti_loader.load(plugin(), warn=False)
     assert loaded.staging == "file"
     assert loaded.close()

@@ -388,8 +388,10 @@ def test_attention(with_blas: Any, torch_host: Any, data: st.DataObject) -> None
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     causal = data.draw(st.booleans())
     # As a model gives them: (batch, length, heads, depth), transposed.
+    shared = data.draw(st.sampled_from([1, 1, 2, 3]))  # by how many heads of the query a key is used
     q, k, v = (
-        rng.standard_normal((b, length, h, e)).astype(kind).swapaxes(1, 2) for length in (q_len, k_len, k_len)
+        rng.standard_normal((b, length, heads, e)).astype(kind).swapaxes(1, 2)
+        for length, heads in ((q_len, h * shared), (k_len, h), (k_len, h))
     )
     mask = None
     if not causal and data.draw(st.booleans()):
@@ -414,3 +416,18 @@ def test_attention(with_blas: Any, torch_host: Any, data: st.DataObject) -> None
         assert (mine.sizes, mine.strides, mine.dtype) == (reference.sizes, reference.strides, reference.dtype)
     assert_close(results[0][0].numpy(), results[1][0].numpy(), dtype)
     np.testing.assert_allclose(results[0][1].numpy(), results[1][1].numpy(), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("heads", [(4, 3, 3), (4, 2, 4), (2, 4, 4), (2, 0, 0)])
+def test_attention_of_heads_that_share_no_whole_number_is_refused(with_blas: Any, heads: Any) -> None:
+    held = [with_blas.tensor(np.ones((1, count, 5, 8), "f")) for count in heads]
+    with pytest.raises(Exception, match=r"heads of the query|don't fit"):
+        with_blas.make(
+            "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu",
+            *held,
+            0.0,
+            0,
+            None,
+            None,
+            results=2,
+        )

@@ -10,16 +10,20 @@ from aoti_inspect.facts.plugin import plugin_facts
 
 if TYPE_CHECKING:
     from aoti_inspect.artifacts.plugin import ArtifactPlugin
+    from aoti_inspect.facts.instruction_sets import Encoding
     from aoti_inspect.facts.records import PluginFacts
     from aoti_inspect.source import Source
 
 
-def facts_of(plugin: ArtifactPlugin, source: Source | None = None) -> PluginFacts:
+def facts_of(
+    plugin: ArtifactPlugin, source: Source | None = None, *, encodings: tuple[Encoding, ...] = ()
+) -> PluginFacts:
     """Read a plugin's facts: in place if it is stored, from memory if it is compressed.
 
     Args:
         plugin: of an open artifact.
         source: its bytes, for who has opened them already.
+        encodings: the instructions to look for in its code, as `plugin_facts` takes them.
 
     Raises:
         AotiError: it can't be had, or is no shared library; see `ArtifactPlugin.open_source` and
@@ -27,7 +31,7 @@ def facts_of(plugin: ArtifactPlugin, source: Source | None = None) -> PluginFact
     """
     if source is None:
         with plugin.open_source() as opened:
-            return facts_of(plugin, opened)
+            return facts_of(plugin, opened, encodings=encodings)
     image = ElfImage(source, plugin.name)
     for problem in plugin.metadata_problems:
         image.note(problem)
@@ -36,6 +40,7 @@ def facts_of(plugin: ArtifactPlugin, source: Source | None = None) -> PluginFact
         metadata=plugin.metadata,
         sources=_sources(plugin),
         inputs=() if plugin.delegate is None else plugin.delegate.inputs,
+        encodings=encodings,
     )
 
 

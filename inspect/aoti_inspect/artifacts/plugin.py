@@ -6,6 +6,8 @@ from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.artifacts.external_weights import ExternalWeights
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from aoti_abi.payload import Variant
     from aoti_inspect.artifacts.external_weights import Content
     from aoti_inspect.artifacts.program import Delegate
@@ -98,6 +100,19 @@ class ArtifactPlugin:
             AotiError: as `open_source`.
         """
         return () if self._sidecars is None else self._sidecars.read_sources()
+
+    def read_beside(self, names: Collection[str]) -> dict[str, memoryview]:
+        """Return the bytes of files in its folder, by their names without it; what is not there is left out.
+
+        Raises:
+            AotiError: as `open_source`.
+        """
+        if self._sidecars is None or not self._sidecars.metadata:
+            return {}
+        neighbours = self._sidecars.neighbours
+        around = neighbours.beside(self._sidecars.metadata[0])
+        paths = [path for path in around if path.rpartition("/")[2] in names]
+        return {path.rpartition("/")[2]: neighbours.read(path) for path in paths}
 
     def _read_metadata(self) -> tuple[dict[str, str] | None, tuple[str, ...]]:
         if self._metadata is None:

@@ -9,6 +9,7 @@ from aoti_inspect.auditing.plugin import audit_plugin
 from aoti_inspect.auditing.result import ArtifactAudit, by_gravity
 from aoti_inspect.budget import Budget, TooComplex
 from aoti_inspect.facts.imports import PROXY_EXECUTOR
+from aoti_inspect.facts.processor import encodings_beyond
 from aoti_inspect.findings import TOO_COMPLEX_CODE, TOO_COMPLEX_NAME, NotChecked
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
     """
     plugins: list[PluginAudit] = []
     unread: list[tuple[str, str]] = []
+    encodings = encodings_beyond(settings.target)
     not_checked: list[NotChecked] = []
     summary = artifact.summary
     budget = artifact.budget or Budget(sum(plugin.size for plugin in artifact.plugins))
@@ -37,7 +39,7 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
         try:
             if artifact.kind != "plugin":
                 budget.spend(_STEPS_PER_PLUGIN, f"the audit of {len(artifact.plugins)} plugins")
-            facts = facts_of(plugin)
+            facts = facts_of(plugin, encodings=encodings)
             disagreements, rows = _second_view(plugin, facts, settings)
             summary += rows if artifact.kind == "plugin" else ()
             audited = audit_plugin(facts, settings, disagreements, origin=plugin, budget=budget)

@@ -43,6 +43,7 @@ def assemble(image: ElfImage) -> ElfFacts:
         image.budget.spend(table.count // _SYMBOLS_IN_A_STEP, "its dynamic symbols")
         undefined = _undefined(image)
         exports = summarize(table.columns, image.strings, image.budget)
+        exports = exports._replace(container=_callable(image, exports.container))
         _check_names(image)
         needs = _version_needs(image, undefined)
     except InvalidProgram as error:
@@ -143,6 +144,21 @@ def _check_names(image: ElfImage) -> None:
     if max(names, default=0) >= max(size, 1):
         outside = sum(name >= size for name in names)
         image.note(f"{outside} dynamic symbols have their name outside of the string table", fatal=True)
+
+
+def _callable(image: ElfImage, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of the container's functions that ``dlsym`` delivers as functions; note the others."""
+    if len(names) > _MAX_LOOKUPS:
+        return names
+    kept = []
+    for name in names:
+        entry = image.symbol_table.find(name)
+        reason = None if entry is None else image.symbol_table.undeliverable(entry)
+        if reason is None:
+            kept.append(name)
+        else:
+            image.note(f"{name} is defined, but dlsym does not deliver a function: {reason}")
+    return tuple(kept)
 
 
 def _check_hash(image: ElfImage, names: tuple[str, ...]) -> None:

@@ -172,14 +172,14 @@ class ElfImage:
         limit = MAX_ENTRIES * self.layout.dynamic.size
         raw = self.space.read(segment.address, min(segment.file_size, limit))
         dynamic = parse_dynamic(raw, self.layout)
-        if not dynamic.terminated and len(raw) < limit:
-            # It reads to the first DT_NULL, whatever the size of the segment.
-            raw = self.space.read(segment.address, limit)
-            dynamic = parse_dynamic(raw, self.layout)
         if not dynamic.terminated:
-            if len(raw) == limit:
+            if len(raw) < limit:
+                self.note("PT_DYNAMIC has no DT_NULL at its end: the dynamic linker reads on behind it")
+                # To the first DT_NULL, whatever the size of the segment.
+                raw = self.space.read(segment.address, limit)
+                dynamic = parse_dynamic(raw, self.layout)
+            if not dynamic.terminated and len(raw) == limit:
                 raise self._damaged(f"PT_DYNAMIC does not end within {MAX_ENTRIES} entries")
-            self.note("PT_DYNAMIC has no DT_NULL at its end: the dynamic linker reads on behind it")
         return dynamic
 
     @cached_property

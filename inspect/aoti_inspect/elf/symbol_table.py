@@ -42,6 +42,16 @@ _LONG_CHAIN = 64
 #: Steps beyond that in all lookups together, a second's work.
 _MAX_STEPS = 1 << 18
 
+#: STV_INTERNAL and STV_HIDDEN; STT_* that are no code.
+_INVISIBLE = {1: "internal", 2: "hidden"}
+_NO_FUNCTIONS = {
+    1: "data (STT_OBJECT)",
+    3: "a section",
+    4: "a file's name",
+    5: "common data",
+    6: "thread-local",
+}
+
 
 class SymbolTable:
     """DT_SYMTAB and what belongs to it.
@@ -194,6 +204,27 @@ class SymbolTable:
         return DynamicSymbol(
             index, text, binding_name(info), info & 15, section != elf.SHN_UNDEF, value, size
         )
+
+    def undeliverable(self, entry: DynamicSymbol) -> str | None:
+        """Return why ``dlsym`` does not deliver a function for a defined symbol; None if it does.
+
+        glibc's ``do_lookup_x`` takes global, weak and unique symbols of default or protected visibility, and
+        ``check_match`` passes over versions that are marked hidden.
+        """
+        if entry.binding not in ("global", "weak", "unique"):
+            return "it does not bind globally"
+        at = (self.address or 0) + entry.position * self.entry_size + (5 if self._layout.bits == 64 else 13)
+        visibility = (self._space.read(at, 1) or b"\0")[0] & 3
+        if visibility in _INVISIBLE:
+            return f"its visibility is {_INVISIBLE[visibility]}"
+        if entry.type in _NO_FUNCTIONS:
+            return f"it is {_NO_FUNCTIONS[entry.type]}"
+        if entry.value == 0:
+            return "its value is 0"
+        number = self.versions.raw_index(entry.position)
+        if number & elf.VERSYM_HIDDEN and number & ~elf.VERSYM_HIDDEN > 1:
+            return "its only version is hidden"
+        return None
 
     def entries(self) -> Iterator[DynamicSymbol]:
         """Yield every entry but the null entry; those whose name is outside of the table are left out."""

@@ -32,6 +32,10 @@ _LONGEST = 64
 _WINDOW = 1 << 20
 #: Strings of plugins are in the first bytes of their read-only segments; constants may fill gigabytes.
 _MOST_SEARCHED = 1 << 26
+#: Inductor treats sizes 0 and 1 apart at compile time, so it writes this bound for every dynamic dimension
+#: that may be smaller, whatever range the model was exported with. PyTorch's own loader does not look at it
+#: and runs a batch of one. Nothing tells whether the exported range has a 0.
+_SPECIALIZED = 2
 #: More dimensions than this has no tensor.
 _MOST_DIMENSIONS = 64
 
@@ -151,6 +155,8 @@ def _from_body(body: bytes) -> InputSpec:
             strides[dim] = value
         if kind in (b"unmatched dim value", b"dim value is too small"):
             low[dim] = value
+        if kind == b"dim value is too small" and value == _SPECIALIZED:
+            low[dim] = 1
         if kind in (b"unmatched dim value", b"dim value is too large"):
             high[dim] = value
     dtype = re.search(rb"aoti_torch_dtype_(\w{1,20})\(\)", body)

@@ -27,9 +27,12 @@ SAFE_TEAM = 2
 #: The first PyTorch whose plugins leave the team's size to the process.
 FIRST_DYNAMIC = "2.12"
 
+#: What compilers call to start a region, by how the names begin: GCC's runtime, and LLVM's.
+_STARTERS = ("GOMP_parallel", "__kmpc_fork_call")
+
 _PARALLEL = rb"# ?pragma omp parallel(?! for num_threads| num_threads)"
 # Arrays with one slot per thread, and the count that templates share their buffers out by.
-_SIZED = rb"(?:\b\w+_arr\[|\bnum_threads? ?= ?)(\d{1,9})[\];]"
+_SIZED = rb"(?:_arr\[|\bnum_threads? ?= ?)(\d{1,9})[\];]"
 
 
 def find_safe_team(elf: ElfFacts, sources: Iterable[bytes]) -> int | None:
@@ -45,12 +48,22 @@ def find_safe_team(elf: ElfFacts, sources: Iterable[bytes]) -> int | None:
     return SAFE_TEAM if told is None else told or None
 
 
+def starters(elf: ElfFacts) -> list[str]:
+    """Return the functions that a plugin starts OpenMP regions with: of GCC's runtime, or of LLVM's."""
+    return [symbol.name for symbol in elf.undefined if symbol.name.startswith(_STARTERS)]
+
+
+def uses_openmp(elf: ElfFacts) -> bool:
+    """Whether a plugin starts OpenMP regions."""
+    return bool(starters(elf))
+
+
 def needs_limit(elf: ElfFacts) -> bool:
     """Whether a plugin has OpenMP code whose team size the process decides.
 
     Plugins of 2.10 to 2.12 can't be told apart, so all of them count as of 2.12.
     """
-    if not any(symbol.name.startswith("GOMP_parallel") for symbol in elf.undefined):
+    if not uses_openmp(elf):
         return False
     compiler = compiled_by(frozenset(elf.exports.container))
     return compiler is None or parse_version(compiler.newest) >= parse_version(FIRST_DYNAMIC)

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
     from aoti_inspect.elf.image import ElfImage
     from aoti_inspect.facts.inputs import InputSpec
+    from aoti_inspect.facts.instruction_sets import Encoding, InstructionUse
+
+#: Inductor's metadata have some twenty keys.
+MAX_KEYS = 1 << 10
 
 
 def plugin_facts(
@@ -24,6 +28,7 @@ def plugin_facts(
     metadata: dict[str, str] | None,
     sources: Iterable[bytes] = (),
     inputs: tuple[InputSpec, ...] = (),
+    encodings: tuple[Encoding, ...] = (),
 ) -> PluginFacts:
     """Collect everything about the plugin behind an open image.
 
@@ -32,6 +37,7 @@ def plugin_facts(
         metadata: what Inductor's metadata JSON says; None if there is none.
         sources: the C++ that Inductor generated for it, if that is there.
         inputs: what the program that calls it says of its inputs; empty if nothing does.
+        encodings: the x86-64 instructions to look for in its code; see `processor.encodings_beyond`.
 
     Raises:
         AotiError: as `ElfImage.facts`.
@@ -53,9 +59,19 @@ def plugin_facts(
         cubin_paths=() if gpu else find_cubin_paths(image, imports),
         inputs=inputs or find_inputs(image, weights, sources),
         openmp_team=find_safe_team(elf, sources),
+        instructions=_instructions(image, encodings) if encodings else (),
     )
     facts.remember(imports)
     return facts
+
+
+def _instructions(image: ElfImage, encodings: tuple[Encoding, ...]) -> tuple[InstructionUse, ...]:
+    if image.header.facts.machine_name != "x86_64":
+        return ()
+    # Most audits need no decoder, and its tables take milliseconds to import.
+    from aoti_inspect.facts.instruction_sets import find_instructions
+
+    return find_instructions(image, encodings)
 
 
 def parse_metadata(raw: bytes) -> dict[str, str] | str:
@@ -70,6 +86,8 @@ def parse_metadata(raw: bytes) -> dict[str, str] | str:
         value = json.loads(raw)
         if not isinstance(value, dict):
             return "is JSON, but not an object"
+        if len(value) > MAX_KEYS:
+            return f"has {len(value)} keys, more than the {MAX_KEYS} that are read"
         return {key: item if isinstance(item, str) else json.dumps(item) for key, item in value.items()}
     except ValueError as error:
         return f"is not JSON: {error}"

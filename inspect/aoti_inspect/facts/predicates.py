@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import parse_version
-from aoti_inspect.facts.target import ISA_FLAGS, ISA_IMPLIES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from aoti_inspect.elf.records import ElfFacts
     from aoti_inspect.facts.records import PluginFacts
     from aoti_inspect.facts.target import Target
@@ -18,9 +15,6 @@ _REFUSES_EXECSTACK = (2, 41)
 
 #: Machines whose stacks are executable unless a library says otherwise (glibc's DEFAULT_STACK_PERMS).
 _EXECUTABLE_BY_DEFAULT = frozenset({"x86_64", "i386", "i686", "arm", "ppc64", "ppc", "s390", "s390x", "mips"})
-
-#: What Inductor writes for "compiled without vector instructions".
-INVALID_ISA = "INVALID_VEC_ISA"
 
 
 def not_a_library(elf: ElfFacts) -> str | None:
@@ -66,41 +60,6 @@ def refuses_its_stack(target: Target, elf: ElfFacts) -> bool:
     """Whether the target's glibc refuses to open a library for the executable stack that it wants."""
     glibc = target.glibc
     return wants_executable_stack(elf) and glibc is not None and parse_version(glibc) >= _REFUSES_EXECSTACK
-
-
-def sleef_isa(names: Sequence[str]) -> str | None:
-    """Return the x86 instruction set that Sleef's names prove: ``expf16`` and ``expd8`` are AVX-512's.
-
-    The number is the count of lanes: 16 floats or 8 doubles fill 512 bits, 8 floats or 4 doubles 256.
-    """
-    found = None
-    for name in names:
-        stem = name.removeprefix("Sleef_").partition("_")[0]
-        if stem.endswith(("f16", "d8")):
-            return "AVX512"
-        if stem.endswith(("f8", "d4")):
-            found = "AVX2"
-    return found
-
-
-def used_isa(plugin: PluginFacts) -> list[str]:
-    """Return the instruction sets that a plugin surely uses: from its metadata, else from its Sleef calls.
-
-    Names that are not known, and ASIMD, which also stands for SVE, are left out.
-    """
-    recorded = (plugin.metadata or {}).get("AOTI_CPU_ISA", "").upper().split()
-    if recorded and recorded != [INVALID_ISA]:
-        return [name for name in recorded if name in ISA_FLAGS]
-    if plugin.elf.header.machine_name != "x86_64":
-        return []
-    proven = sleef_isa(plugin.imports.names("sleef"))
-    return [proven] if proven else []
-
-
-def missing_isa(needed: Sequence[str], available: frozenset[str]) -> list[str]:
-    """Return those of ``needed`` that a processor with ``available`` lacks, implied ones counted in."""
-    have = available.union(*(ISA_IMPLIES.get(name, ()) for name in available))
-    return [name for name in needed if name not in have]
 
 
 def cubin_runs_on(architecture: int, sm: int) -> bool:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from aoti_inspect.elf.records import ElfFacts
     from aoti_inspect.facts.inputs import InputSpec
+    from aoti_inspect.facts.instruction_sets import InstructionUse
 
 
 class GpuImage(NamedTuple):
@@ -24,6 +25,10 @@ class GpuImage(NamedTuple):
         ptx_version: the PTX ISA version as "8.7" for "ptx", else None.
         container: "fatbin" or "elf" (a cubin that stands alone in the plugin's data).
         offset, size: where it is in the file, bytes.
+        reach: which GPUs of other architectures it may run on: "later" by the usual rules; "family" for PTX
+            of ``sm_100f``; "none" for code of ``sm_90a``, which has instructions that only this GPU has.
+        kernel: what it is code for: the kernel's name, or ``code at 0x1234``; images of one kernel are for
+            different GPUs.
     """
 
     kind: Literal["cubin", "ptx"]
@@ -32,6 +37,14 @@ class GpuImage(NamedTuple):
     container: Literal["fatbin", "elf"]
     offset: int
     size: int
+    reach: Literal["later", "family", "none"] = "later"
+    kernel: str = ""
+
+    @property
+    def label(self) -> str:
+        """The architecture as CUDA's tools write it: ``sm_90a`` for machine code, ``compute_90a`` for PTX."""
+        suffix = {"later": "", "family": "f", "none": "a"}[self.reach]
+        return f"{'sm_' if self.kind == 'cubin' else 'compute_'}{self.architecture}{suffix}"
 
 
 class Weights(NamedTuple):
@@ -68,6 +81,7 @@ class _PluginFields(NamedTuple):
     cubin_paths: tuple[str, ...] = ()
     inputs: tuple[InputSpec, ...] = ()
     openmp_team: int | None = None
+    instructions: tuple[InstructionUse, ...] = ()
 
 
 class PluginFacts(_PluginFields):
@@ -84,6 +98,7 @@ class PluginFacts(_PluginFields):
         cubin_paths: files with GPU code that it opens by name, if it has none in itself; in the file's order.
         inputs: what is known of its inputs, up to the last of which anything is.
         openmp_team: the largest OpenMP team that is known to be safe; None for no limit.
+        instructions: which vector instructions its code has, of the encodings that were looked for.
     """
 
     @property

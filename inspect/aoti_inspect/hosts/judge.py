@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from aoti_abi.features import evaluate
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
-from aoti_inspect.facts.predicates import missing_isa, not_a_library, refuses_its_stack, used_isa
+from aoti_inspect.facts.predicates import not_a_library, refuses_its_stack
+from aoti_inspect.facts.processor import fits_processor
 from aoti_inspect.facts.symbol_families import uses_old_string_abi
 from aoti_inspect.facts.version_needs import newer_than
 from aoti_inspect.findings import HostVerdict
@@ -49,9 +50,9 @@ def common_reasons(plugin: PluginFacts, target: Target) -> list[str]:
             if not newer.need.weak:
                 because = f" (for {listed(newer.need.symbols)})" if newer.need.symbols else ""
                 reasons.append(f"it needs {newer.need.version}{because}, the target has {prefix}{limit}")
-    lacking = [] if target.isa is None else missing_isa(used_isa(plugin), target.isa)
-    if lacking:
-        reasons.append(f"it uses {listed(lacking)}, which the target's processor lacks: illegal instruction")
+    reasons += [
+        f"illegal instruction: it {found.message}" for found in fits_processor(plugin, target).lacking
+    ]
     return reasons
 
 
@@ -62,18 +63,21 @@ class Common(NamedTuple):
         plugin, target: what is judged.
         reasons: why it would load nowhere.
         lost: the features that it allows nowhere.
+        unchecked: what is open wherever it runs.
     """
 
     plugin: PluginFacts
     target: Target
     reasons: tuple[str, ...]
     lost: tuple[str, ...]
+    unchecked: tuple[str, ...] = ()
 
 
 def for_all_hosts(plugin: PluginFacts, target: Target) -> Common:
     """Look at a plugin once, before its hosts are judged."""
     reasons = tuple(common_reasons(plugin, target))
-    return Common(plugin, target, reasons, lost_features(plugin))
+    unchecked = tuple(f"it {text}" for text in fits_processor(plugin, target).unchecked)
+    return Common(plugin, target, reasons, lost_features(plugin), unchecked)
 
 
 class Judgement:
@@ -93,6 +97,7 @@ class Judgement:
         self.reasons = list(common.reasons)
         # What was not read may hold what speaks against the host.
         self.unchecked = [f"not read to its end: {what}" for what in common.plugin.elf.not_read]
+        self.unchecked += common.unchecked
         self.notes: list[str] = []
         self.missing: list[str] = []
         self.libraries: list[str] = []

@@ -5,15 +5,17 @@ from __future__ import annotations
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import parse_version
 from aoti_inspect.facts.compiler import fingerprint
+from aoti_inspect.facts.processor import encoding_title
 from aoti_inspect.reports.terminal import wrapped
 from aoti_inspect.text import printable
-from aoti_inspect.wording import counted, sized
+from aoti_inspect.wording import counted, listed, sized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from aoti_abi.errors import AotiError
     from aoti_inspect.auditing.result import ArtifactAudit, PluginAudit
+    from aoti_inspect.facts.instruction_sets import InstructionUse
     from aoti_inspect.facts.records import PluginFacts, Weights
     from aoti_inspect.findings import Finding, HostVerdict
     from aoti_inspect.reports.formats import Options
@@ -170,6 +172,8 @@ def _facts_rows(facts: PluginFacts, verbose: int) -> Iterator[tuple[str, str]]:
     yield "weights", describe_weights(facts.weights)
     if facts.gpu:
         yield "gpu code", ", ".join(_gpu(facts))
+    if verbose and facts.instructions:
+        yield "code", "; ".join(map(describe_code, facts.instructions))
     if verbose and facts.openmp_team is not None:
         yield "openmp", f"teams of up to {counted(facts.openmp_team, 'thread')} are safe"
     if verbose >= 2:
@@ -213,6 +217,17 @@ def describe_weights(weights: Weights) -> str:
         return f"in a separate blob{required}"
     where = "inside the file" if weights.kind == "embedded" else f"appended at offset {weights.offset}"
     return f"{where}, {sized(weights.size)}{', modified by runs' if weights.mutable else ''}"
+
+
+def describe_code(use: InstructionUse) -> str:
+    """Return what a search for instructions came to, in a few words."""
+    what = encoding_title(use.encoding)
+    if use.outcome == "none":
+        return f"no {what} instructions"
+    if use.outcome == "not checked":
+        return f"{what} not checked: {use.reason}"
+    asks = ", and asks the processor (CPUID)" if use.dispatched else ""
+    return f"{what} instructions in {listed(use.functions)}{asks}"
 
 
 def _gpu(facts: PluginFacts) -> list[str]:

@@ -5,23 +5,15 @@ from __future__ import annotations
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.versions import parse_version
 from aoti_inspect.facts import compiler, imports
-from aoti_inspect.facts.predicates import INVALID_ISA, missing_isa, sleef_isa
-from aoti_inspect.facts.target import ISA_FLAGS
+from aoti_inspect.facts.openmp import SAFE_TEAM
+from aoti_inspect.facts.processor import INVALID_ISA, fits_processor
 from aoti_inspect.rules.registry import RuleResult, Unchecked, plugin_rule
-from aoti_inspect.wording import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aoti_inspect.rules.registry import PluginContext
 
-#: Inductor prints the same word for NEON and for SVE (``cpu_vec_isa.py``).
-_ALIASES = {"ASIMD": "NEON"}
-#: What Inductor may choose from on each machine: a target with all of it needs no evidence.
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "x86_64": ("AVX2", "AVX512", "AVX512_VNNI", "AMX_TILE", "AMX_FP16"),
-    "aarch64": ("NEON", "SVE", "SVE256"),
-}
 _DIV_FLAG = "inductor_cpu_integer_div_error_flag"
 
 
@@ -62,11 +54,18 @@ def isa_beyond_target(context: PluginContext) -> Iterator[RuleResult | Unchecked
     machine, and its loaders only warn, or say nothing.
 
     ## How it is checked
-    `AOTI_CPU_ISA` of the metadata beside the plugin is compared with the target (`--target isa=avx2`; by
-    default this machine's /proc/cpuinfo). Without metadata, the lane counts in the names of Sleef's functions
-    prove AVX-512 or AVX2. Without either it is not checked: instructions are not disassembled. The metadata
-    do not cover `-march=native`, with which the rest of the code is compiled before and after PyTorch 2.13
-    alike. On aarch64 they say ASIMD for NEON and for SVE. Not compared if the machine differs (AOTI420).
+    On x86-64 the code is searched for the encodings that the target (`--target isa=avx2`; by default this
+    machine's /proc/cpuinfo) can't run: EVEX without AVX-512, VEX without AVX2, tile instructions without AMX.
+    Each find is confirmed by decoding its function from the start, up to three functions are named, and
+    neither metadata nor a missing file of metadata changes the answer: they speak of the kernels, the code
+    around which is compiled with `-march=native`. If the file also asks the processor what it has (CPUID), it
+    may choose among several versions of its code, which is not followed: not checked. So is code that no
+    unwind information names.
+
+    What encodings don't tell (AVX512_VNNI apart from AVX-512, AMX_FP16 apart from AMX) is taken from
+    `AOTI_CPU_ISA` of the metadata beside the plugin; the lane counts in the names of Sleef's functions count,
+    too. On aarch64 code is not decoded: there the metadata decide, which say ASIMD for NEON and for SVE, and
+    without them it is not checked. Not compared if the machine differs (AOTI420).
 
     ## How to fix it
     Compile with `cpp.simdlen=256` for AVX2 or `cpp.simdlen=1` for none, and with `cpp.march="x86-64-v3"` or
@@ -75,42 +74,20 @@ def isa_beyond_target(context: PluginContext) -> Iterator[RuleResult | Unchecked
     ## Reports it prevents
     "Illegal instruction (core dumped)" on some machines of a cluster.
     """
-    plugin, available = context.facts, context.target.isa
+    plugin = context.facts
     machine = plugin.elf.header.machine_name
-    if available is None or not imports.is_plugin(plugin) or context.target.machine not in (None, machine):
+    if not imports.is_plugin(plugin):
         return
     fix = (
         "compile with cpp.simdlen=256 (AVX2) or cpp.simdlen=1, and cpp.march=x86-64-v3 or x86-64"
         if machine == "x86_64"
         else "compile on a machine with the target's processor"
     )
-    recorded = (plugin.metadata or {}).get("AOTI_CPU_ISA", "")
-    sleef = imports.names(plugin, "sleef") if machine == "x86_64" else []
-    if recorded and recorded != INVALID_ISA:
-        needed = [_ALIASES.get(word, word) for word in recorded.upper().split()]
-        unknown = [name for name in needed if name not in ISA_FLAGS]
-        missing = missing_isa([name for name in needed if name in ISA_FLAGS], available)
-        if missing:
-            yield RuleResult(
-                f"compiled for {listed(needed)}, and the target lacks {listed(missing)}", fix, tuple(missing)
-            )
-        if unknown:
-            yield Unchecked(f"AOTI_CPU_ISA={recorded} has a name that is not known: {listed(unknown)}")
-        if "ASIMD" in recorded.upper().split() and "SVE" not in available:
-            yield Unchecked("AOTI_CPU_ISA=ASIMD stands for NEON and for SVE, and the target has no SVE")
-        return
-    proven = sleef_isa(sleef)
-    if proven:
-        if missing_isa([proven], available):
-            evidence = [name for name in sleef if sleef_isa([name]) == proven]
-            yield RuleResult(
-                f"calls {listed(evidence)}, so it uses {proven}, which the target lacks", fix, tuple(evidence)
-            )
-    elif not recorded and missing_isa(_CHOICES.get(machine, ("?",)), available):
-        yield Unchecked(
-            "its instruction sets are unknown: there is no metadata beside it, and code is not "
-            "disassembled; keep NAME_metadata.json beside NAME.so, pass the .pt2 package, or --target isa=any"
-        )
+    fit = fits_processor(plugin, context.target)
+    for found in fit.lacking:
+        yield RuleResult(found.message, fix, found.symbols)
+    for reason in (*fit.unchecked, *fit.untold):
+        yield Unchecked(reason)
 
 
 @plugin_rule("AOTI422", "no-vector-isa", "warning")
@@ -153,9 +130,11 @@ def openmp_team_size(context: PluginContext) -> Iterator[RuleResult]:
     on 2. No metadata hold the count.
 
     ## How it is checked
-    The plugin starts OpenMP regions (`GOMP_parallel`), does not ask for the number of threads at run time
-    (`omp_get_max_threads`), and was compiled by PyTorch 2.12 or later. Plugins with a fixed `cpp.threads`,
-    and those whose parallel regions have no reduction, look the same and are safe.
+    The plugin starts OpenMP regions (`GOMP_parallel`, or `__kmpc_fork_call` of LLVM's runtime), does not ask
+    for the number of threads at run time (`omp_get_max_threads`), and was compiled by PyTorch 2.12 or later.
+    Where the C++ that Inductor generated lies beside it, that tells the count, or that any team is safe.
+    Without it, plugins with a fixed `cpp.threads`, and those whose parallel regions have no reduction, look
+    the same and are safe. `aoti_executor` keeps to the same limit, and `aoti-run --info` shows it.
 
     ## How to fix it
     Compile with `cpp.threads=N` or `cpp.dynamic_threads=True`. Otherwise limit the run with OMP_NUM_THREADS
@@ -164,18 +143,19 @@ def openmp_team_size(context: PluginContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     Crashes of a model on a larger machine than the one that compiled it.
     """
-    used = imports.names(context.facts, "openmp")
-    if "GOMP_parallel" not in used or "omp_get_max_threads" in used:
-        return
-    found = compiler.fingerprint(context.facts)
-    if found is None or parse_version(found.newest) < (2, 12):
+    plugin = context.facts
+    used, team = imports.names(plugin, "openmp"), plugin.openmp_team
+    found = compiler.fingerprint(plugin)
+    if team is None or found is None or "omp_get_max_threads" in used:
         return
     certain = parse_version(found.oldest) >= (2, 12)
+    told = team != SAFE_TEAM  # without the source, the smallest team is taken
     yield RuleResult(
-        "may write past its arrays when run with more threads than the build machine had processors"
+        "may write past its arrays when run with more threads than "
+        + (f"the {team} that its source has room for" if told else "the build machine had processors")
         + ("" if certain else f", if PyTorch 2.12 compiled it (its exports are those of {found.range})"),
-        "compile with cpp.dynamic_threads=True or cpp.threads=N, or set OMP_NUM_THREADS to the build "
-        "machine's processor count",
+        "compile with cpp.dynamic_threads=True or cpp.threads=N, or set OMP_NUM_THREADS to "
+        + (str(team) if told else "the build machine's processor count"),
         tuple(used),
         None if certain else "info",
     )

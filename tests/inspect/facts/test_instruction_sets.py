@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aoti_inspect.auditing.audit import audit
 from aoti_inspect.elf.image import ElfImage
 from aoti_inspect.elf.x86_length import EVEX, LONGEST, VEX, decode
 from aoti_inspect.facts.instruction_sets import SHOWN, InstructionUse, find_instructions
+from aoti_inspect.reports.text import describe_code
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="hardware: compiles x86-64 code")
 PLUGINS = sorted(Path("fixtures").glob("*/*.so"))
@@ -139,3 +141,21 @@ def test_any_code_is_decided(code: bytes, rng):
     except Exception:  # noqa: BLE001 - what can't be read at all is another test's
         return
     assert {use.outcome for use in find_instructions(image, _ALL)} <= {"used", "none", "not checked"}
+
+
+def test_an_audit_looks_at_the_code_and_says_what_it_saw(
+    compile_library: Callable[..., str], smallest_source: str
+):
+    """Metadata of AVX2 beside code that is compiled with -march=native on a machine with AVX-512."""
+    wide = compile_library(smallest_source + WIDE, "-O3", "-march=x86-64-v4", "-mprefer-vector-width=512")
+    Path(wide).with_name("lib_metadata.json").write_text('{"AOTI_CPU_ISA": "AVX2"}')
+    (plugin,) = audit(wide, target="isa=avx2,machine=x86_64,glibc=any").plugins
+    (finding,) = [item for item in plugin.findings if item.code == "AOTI421"]
+    assert "add" in finding.symbols
+    assert all(verdict.outcome == "will not load" for verdict in plugin.verdicts)
+    assert any(describe_code(use).startswith("AVX-512 instructions in ") for use in plugin.facts.instructions)
+    plain = compile_library(smallest_source, "-O1", "-march=x86-64")
+    (plugin,) = audit(plain, target="isa=baseline,machine=x86_64,glibc=any").plugins
+    assert not plugin.not_checked
+    assert {use.outcome for use in plugin.facts.instructions} == {"none"}
+    assert audit(wide, target="isa=any,glibc=any").plugins[0].facts.instructions == ()

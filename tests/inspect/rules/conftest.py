@@ -9,6 +9,7 @@ import pytest
 from aoti_abi.container_api import CONTAINER_API
 from aoti_abi.versions import parse_version
 from aoti_inspect.elf.records import ElfFacts, ElfHeader, ExportSummary, Section, Segment, Symbol, VersionNeed
+from aoti_inspect.facts.openmp import find_safe_team
 from aoti_inspect.facts.records import PluginFacts, Weights
 from aoti_inspect.facts.target import Target
 from aoti_inspect.findings import Finding, NotChecked
@@ -126,6 +127,7 @@ def make_plugin(**changes: Any) -> PluginFacts:
     weights = Weights("embedded", 8192, 2688, None, None, None, False)
     metadata = {"AOTI_DEVICE_KEY": "cpu", "AOTI_MACHINE": "x86_64", "AOTI_CPU_ISA": "AVX2"}
     plugin = PluginFacts("model.so", elf, (), weights, "libstdc++", False, metadata)
+    plugin = plugin._replace(openmp_team=find_safe_team(elf, ()))
     plugin = plugin._replace(**_pick(changes, PluginFacts))
     assert not changes, f"no such fields: {sorted(changes)}"
     return plugin

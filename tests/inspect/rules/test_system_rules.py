@@ -3,10 +3,12 @@ from __future__ import annotations
 import pytest
 
 from aoti_inspect.elf.records import VersionNeed
-from aoti_inspect.facts.predicates import sleef_isa
+from aoti_inspect.facts.instruction_sets import InstructionUse
+from aoti_inspect.facts.processor import encodings_beyond, sleef_isa
 from aoti_inspect.facts.records import GpuImage
 from aoti_inspect.facts.releases import GLIBC_FIRST
 from aoti_inspect.facts.target import ISA_FLAGS, Target
+from aoti_inspect.hosts.verdicts import judge_all
 
 CUBIN = GpuImage("cubin", 90, None, "elf", 0, 100)
 
@@ -131,6 +133,80 @@ def test_neither_metadata_nor_sleef_is_not_checked(run):
     assert run("AOTI421", metadata=None, container=(), target=Target(isa=frozenset())).silent
 
 
+AVX2_ONLY = Target(machine="x86_64", isa=frozenset({"AVX2"}))
+NO_WIDE = (InstructionUse("EVEX", "none"), InstructionUse("AMX", "none"))
+
+
+@pytest.mark.parametrize(
+    "metadata", [None, {"AOTI_CPU_ISA": "AVX2"}, META, {"AOTI_CPU_ISA": "INVALID_VEC_ISA"}]
+)
+def test_the_code_is_evidence_whatever_the_metadata_say(run, metadata):
+    used = (InstructionUse("EVEX", "used", ("kernel", "code at 0x40")), NO_WIDE[1])
+    finding = run("AOTI421", metadata=metadata, instructions=used, target=AVX2_ONLY).only
+    assert finding.severity == "error"
+    assert finding.symbols == ("code at 0x40", "kernel")
+    assert "AVX-512 instructions, which the target lacks, in kernel and code at 0x40" in finding.message
+
+
+@pytest.mark.parametrize("metadata", [None, {"AOTI_CPU_ISA": "AVX2"}, META])
+def test_code_without_the_instructions_is_fine_whatever_the_metadata_say(run, metadata):
+    assert run("AOTI421", metadata=metadata, instructions=NO_WIDE, target=AVX2_ONLY).silent
+
+
+def test_metadata_tell_what_encodings_do_not(run):
+    """AVX512_VNNI has the encoding of AVX-512, which the target can run."""
+    target = Target(isa=frozenset({"AVX512"}))
+    finding = run("AOTI421", metadata=META, instructions=NO_WIDE[1:], target=target).only
+    assert finding.symbols == ("AVX512_VNNI",)
+    outcome = run("AOTI421", metadata=None, instructions=NO_WIDE[1:], target=target)
+    assert "does not tell whether it uses AVX512_VNNI" in outcome.unchecked[0].reason
+
+
+def test_code_that_asks_the_processor_is_not_checked(run, plugin):
+    used = (InstructionUse("EVEX", "used", ("kernel",), dispatched=True),)
+    outcome = run("AOTI421", metadata={"AOTI_CPU_ISA": "AVX2"}, instructions=used, target=AVX2_ONLY)
+    assert not outcome.findings
+    assert "CPUID" in outcome.unchecked[0].reason
+    # Metadata say that the kernels themselves need it: no choice among versions helps them.
+    assert run("AOTI421", metadata=META, instructions=used, target=AVX2_ONLY).only.severity == "error"
+
+
+def test_code_that_could_not_be_searched_is_not_checked(run):
+    unclear = (InstructionUse("EVEX", "not checked", reason="some of its code belongs to no function"),)
+    outcome = run("AOTI421", metadata={"AOTI_CPU_ISA": "AVX2"}, instructions=unclear, target=AVX2_ONLY)
+    assert "belongs to no function" in outcome.unchecked[0].reason
+
+
+@pytest.mark.parametrize(
+    ("target", "encodings"),
+    [
+        (Target(), ()),
+        (Target(machine="aarch64", isa=frozenset({"NEON"})), ()),
+        (Target(isa=frozenset()), ("VEX", "EVEX", "AMX")),
+        (AVX2_ONLY, ("EVEX", "AMX")),
+        (Target(isa=frozenset({"AVX512"})), ("AMX",)),
+        (Target(isa=frozenset(ISA_FLAGS)), ()),
+    ],
+)
+def test_what_the_target_can_not_run_is_looked_for(target, encodings):
+    assert encodings_beyond(target) == encodings
+
+
+@pytest.mark.parametrize(
+    ("use", "outcome"),
+    [
+        (InstructionUse("EVEX", "used", ("kernel",)), "will not load"),
+        (InstructionUse("EVEX", "used", ("kernel",), dispatched=True), "not checked"),
+        (InstructionUse("EVEX", "not checked", reason="too much code"), "not checked"),
+        (InstructionUse("EVEX", "none"), "loads"),
+    ],
+)
+def test_verdicts_follow_the_code(plugin, use, outcome):
+    (verdict,) = judge_all(plugin(instructions=(use,)), ("torch==2.13",), AVX2_ONLY)
+    assert verdict.outcome == outcome
+    assert use.outcome == "none" or any("AVX-512" in reason for reason in verdict.reasons)
+
+
 def test_unknown_instruction_sets_are_not_checked(run):
     outcome = run("AOTI421", metadata={"AOTI_CPU_ISA": "VSX"}, target=Target(isa=frozenset({"AVX2"})))
     assert "VSX" in outcome.unchecked[0].reason
@@ -166,6 +242,16 @@ def test_a_failed_isa_probe_is_told(run):
 
 
 OPENMP = ("GOMP_parallel@GOMP_4.0@libgomp.so.1", "omp_get_thread_num@OMP_1.0@libgomp.so.1")
+
+
+@pytest.mark.parametrize("starter", ["GOMP_parallel", "__kmpc_fork_call"])
+def test_the_source_tells_more_of_teams_than_the_functions_that_are_called(run, starter):
+    """With the C++ beside a plugin its rule, its facts and the executor give one answer."""
+    assert run("AOTI423", undefined=(starter,)).only.severity == "warning"
+    assert run("AOTI423", undefined=(starter,), openmp_team=None).silent
+    finding = run("AOTI423", undefined=(starter,), openmp_team=16).only
+    assert "more threads than the 16 that its source has room for" in finding.message
+    assert "OMP_NUM_THREADS to 16" in finding.remedy
 
 
 @pytest.mark.parametrize(
