@@ -46,6 +46,7 @@ format: $(VENV)/.lint ## format the sources
 bench: $(VENV)/.test ## measure, side by side with the peers
 	$(BIN)/python benchmarks/bench_inspect.py
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/bench_artifacts.py
+	$(BIN)/python benchmarks/bench_cost.py
 	$(BIN)/python benchmarks/bench_run.py
 
 docs: $(VENV)/.core ## write the pages of the rules and the schema of the report anew

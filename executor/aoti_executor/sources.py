@@ -11,6 +11,7 @@ from aoti_abi.lifetimes import Unique
 from aoti_executor.call_spec import LEAF, CallSpec, Tree
 from aoti_inspect.artifacts import open_artifact
 from aoti_inspect.source import open_file
+from aoti_inspect.wording import some
 from aoti_loader.paths import as_path
 
 if TYPE_CHECKING:
@@ -179,12 +180,20 @@ def _checked(path: object) -> str:
     return os.fspath(path)  # type: ignore[call-overload, no-any-return] # errors name it as it was given
 
 
+#: What no exporter writes, by kind of `aoti_inspect.artifacts.package_fact.PackageFact`.
+_HOSTILE = {
+    "refused-names": "members have unsafe names or are links",
+    "shared-bytes": "members share bytes with others",
+}
+
+
 def _refuse_hostile(artifact: Artifact) -> None:
     """Raise for a package that was made to mislead: inspection reads it, nothing is run out of it."""
-    for anomaly in artifact.anomalies:
-        if anomaly.code_hint in ("unsafe-member-name", "overlapping-members"):
+    for fact in artifact.facts:
+        what = _HOSTILE.get(fact.kind)
+        if what:
             raise InvalidProgram(
-                f"nothing is loaded from this package: {anomaly.message}",
+                f"nothing is loaded from this package, as {what}: {some(fact.names)}",
                 path=artifact.path,
                 hint="find out who made it; `aoti-inspect` shows what is in it without loading it",
             )

@@ -25,6 +25,12 @@ def listed(names: Sequence[str], shown: int = SHOWN) -> str:
     return " and ".join(filter(None, (", ".join(shorter[:-1]), *shorter[-1:])))
 
 
+def some(names: Sequence[str]) -> str:
+    """Return the first three names, quoted, and how many there are besides."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(repr(name) for name in names[:3]) + more
+
+
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return ``"1 symbol"`` or ``"3 symbols"``."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"

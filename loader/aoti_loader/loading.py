@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from aoti_abi.errors import AccessFailed, InvalidArgument, NotSupported
 from aoti_inspect.artifacts.facts import facts_of
 from aoti_inspect.artifacts.plugin import ArtifactPlugin
+from aoti_inspect.artifacts.sidecars import CHECKED_WHEN_OPENED
 from aoti_inspect.artifacts.so_file import open_so_file
 from aoti_inspect.elf.image import ElfImage
 from aoti_loader import linker, thread_exit
@@ -95,6 +96,8 @@ def _load(
     mend: bool,
     check_isa: bool,
 ) -> Plugin:
+    if plugin.size > CHECKED_WHEN_OPENED and plugin.location and plugin.location.path != plugin.name:
+        plugin.read()  # raises if the bytes of an archive's member don't match their checksum
     with plugin.open_source() as source:
         facts = facts_of(plugin, source)
         return _load_source(source, facts, host=host, preload=preload, mend=mend, check_isa=check_isa)

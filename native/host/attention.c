@@ -75,8 +75,8 @@ static AOTITorchError attend(const struct problem *p) {
                 }
             }
             TRY_OR_DONE(gemm(p->type, rows, p->values, p->keys, 1, (struct matrix){scores, p->keys, 1},
-                             (struct matrix){p->v + h / p->group * p->keys * p->values * item, p->values, 1}, 0,
-                             (struct matrix){p->out + at * p->values * item, p->values, 1}));
+                             (struct matrix){p->v + h / p->group * p->keys * p->values * item, p->values, 1},
+                             0, (struct matrix){p->out + at * p->values * item, p->values, 1}));
         }
     }
 done:

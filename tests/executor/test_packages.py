@@ -117,3 +117,25 @@ def test_weights_that_are_slices_of_one_saved_storage(tmp_path: Path, arrays) ->
     inputs, outputs = arrays(PLUGINS / "mlp_blob.npz")
     with Model(write(tmp_path / "m.pt2", members)) as opened:
         np.testing.assert_allclose(opened(*inputs).numpy(), outputs[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("limit", [0, 1 << 30])
+def test_a_changed_byte_of_a_stored_library_is_found_before_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """However large it is: those above the limit are not checked in audits, but before they are loaded."""
+    for module in ("aoti_inspect.artifacts.sidecars", "aoti_loader.loading"):
+        monkeypatch.setattr(f"{module}.CHECKED_WHEN_OPENED", limit)
+    path = write(tmp_path / "m.pt2", model())
+    data = bytearray(path.read_bytes())
+    library = (PLUGINS / "mlp.so").read_bytes()
+    data[data.find(library) + len(library) - 1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(InvalidProgram, match="do not match their checksum"):
+        Model(path)
+
+
+def test_of_two_libraries_none_is_loaded(tmp_path: Path) -> None:
+    other = {f"{FOLDER}/model/z.wrapper.so": (PLUGINS / "mlp.so").read_bytes()}
+    with pytest.raises(NotSupported, match="loaders differ in which they take"):
+        Model(write(tmp_path / "m.pt2", {**model(), **other}))

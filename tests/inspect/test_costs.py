@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import random
 import struct
@@ -20,6 +21,7 @@ from aoti_inspect.budget import BASE_STEPS, BYTES_PER_STEP, Budget, TooComplex
 from aoti_inspect.elf.address_space import AddressSpace
 from aoti_inspect.elf.image import MAX_NOTED, ElfImage
 from aoti_inspect.elf.records import Segment
+from aoti_inspect.facts.plugin import parse_metadata
 from aoti_inspect.hosts.library_search import LibrarySearch
 from aoti_inspect.reports.document import plain, report
 from aoti_inspect.source import BufferSource
@@ -154,6 +156,10 @@ def test_a_plugin_whose_names_lie_far_behind_is_found_in_an_archive(tmp_path: Pa
     path = tmp_path / "x.zip"
     path.write_bytes(out.getvalue())
     assert len(audit(str(path)).plugins) == 2
+
+
+def test_metadata_of_no_compiler_are_told_and_not_read(tmp_path: Path) -> None:
+    assert "has 2000 keys" in str(parse_metadata(json.dumps({str(key): key for key in range(2000)}).encode()))
 
 
 # The budget

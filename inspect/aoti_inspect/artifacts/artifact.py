@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from aoti_abi.errors import AotiError
-    from aoti_inspect.artifacts.anomaly import Anomaly
+    from aoti_inspect.artifacts.package_fact import PackageFact
     from aoti_inspect.artifacts.plugin import ArtifactPlugin
     from aoti_inspect.artifacts.program import NamedBlob, Value
     from aoti_inspect.budget import Budget
@@ -91,6 +91,12 @@ class Model(NamedTuple):
         delegates = {plugin.delegate.number for plugin in self.plugins if plugin.delegate is not None}
         if len(self.plugins) == 1 and self.plugins[0].variant is None:
             return self.plugins[0]
+        if not delegates:
+            raise NotSupported(
+                f"{self.name!r} has {len(self.plugins)} libraries, and loaders differ in which they take: "
+                f"{', '.join(plugin.name for plugin in self.plugins)}",
+                hint="pack each model under a name of its own",
+            )
         if len(delegates) != 1:
             raise NotSupported(
                 f"{self.name!r} has {len(self.plugins)} plugins, so one must be named: "
@@ -110,7 +116,7 @@ class Artifact:
         path: as it was given.
         kind: what it is, by its content.
         models: by name, in the artifact's order.
-        anomalies: what is wrong with it but does not keep it from being read.
+        facts: what was noted about it as a whole; rules decide what it means.
         summary: ``(label, text)`` facts about the package as a whole, for reports.
         companions: other files that were read with it (``.ptd``, ``.blob``).
         named_data: the named data of a ``.pte`` and its ``.ptd`` files, by key; empty elsewhere.
@@ -125,7 +131,7 @@ class Artifact:
         kind: Kind,
         models: dict[str, Model],
         *,
-        anomalies: tuple[Anomaly, ...] = (),
+        facts: tuple[PackageFact, ...] = (),
         summary: tuple[tuple[str, str], ...] = (),
         companions: tuple[str, ...] = (),
         named_data: dict[str, NamedBlob] | None = None,
@@ -134,7 +140,7 @@ class Artifact:
         self.path = path
         self.kind: Kind = kind
         self.models = models
-        self.anomalies = anomalies
+        self.facts = facts
         self.summary = summary
         self.companions = companions
         self.named_data = named_data or {}

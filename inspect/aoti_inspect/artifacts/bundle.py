@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from aoti_abi.errors import AotiError
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.artifact import Artifact, Model
 from aoti_inspect.artifacts.formats import NESTED_SUFFIXES, is_library_name
+from aoti_inspect.artifacts.package_fact import PackageFact
 from aoti_inspect.artifacts.read import read_artifact
 from aoti_inspect.artifacts.sidecars import Beside, SidecarFile
 from aoti_inspect.artifacts.so_file import model_of
 from aoti_inspect.budget import TooComplex
 from aoti_inspect.file_kind import HEAD, describe
-from aoti_inspect.wording import counted
 
 if TYPE_CHECKING:
     from aoti_inspect.artifacts.artifact import Closable
@@ -29,25 +28,20 @@ def read_bundle(members: Members, *, folder: bool) -> Artifact:
     A library counts as a plugin if it names the container API; if none does, all libraries are listed, so
     that reports can say what they lack.
     """
-    anomalies = list(members.anomalies)
+    noted = list(members.facts)
     names = members.names()
-    libraries = [name for name in names if is_library_name(name) and _is_elf(members, name, anomalies)]
-    plugins = [name for name in libraries if _mentions_container(members, name, anomalies)]
+    libraries = [name for name in names if is_library_name(name) and _is_elf(members, name, noted)]
+    plugins = [name for name in libraries if _mentions_container(members, name, noted)]
     models: dict[str, Model] = {}
     for name in plugins or libraries:
         content = SidecarFile(members, name, verify=True)
         models[name] = model_of(content, name, Beside(members, name))
-    nested = [name for name in names if name.endswith(NESTED_SUFFIXES)]
+    nested = [name for name in names if name.lower().endswith(NESTED_SUFFIXES)]
     opened: list[Closable] = []
     for name in nested:
-        models.update(_nested(members, name, opened, anomalies))
+        models.update(_nested(members, name, opened, noted))
     if not plugins and not nested:
-        what = (
-            f"no AOTInductor plugin, only {counted(len(libraries), 'other library', 'other libraries')}"
-            if libraries
-            else "no library at all"
-        )
-        anomalies.append(Anomaly("no-plugin", f"it holds {what}", tuple(libraries)))
+        noted.append(PackageFact("bundle-without-plugins", tuple(libraries)))
     summary = [("members", str(len(names))), ("plugins", str(len(plugins)))]
     if nested:
         summary.append(("packages", ", ".join(nested)))
@@ -55,27 +49,27 @@ def read_bundle(members: Members, *, folder: bool) -> Artifact:
         members.name,
         "folder" if folder else "zip",
         models,
-        anomalies=tuple(anomalies),
+        facts=tuple(noted),
         summary=tuple(summary),
         opened=(*opened, members),
     )
 
 
-def _is_elf(members: Members, name: str, anomalies: list[Anomaly]) -> bool:
+def _is_elf(members: Members, name: str, noted: list[PackageFact]) -> bool:
     """Whether a member is an ELF file; what is called a library and is none is told, not passed over."""
     try:
         kind = describe(next(members.pieces(name, HEAD), b""), members.size(name))
     except TooComplex:
         return False
     except AotiError as error:
-        anomalies.append(Anomaly("unreadable-member", f"{name!r} can't be read: {error.message}", (name,)))
+        noted.append(PackageFact("unreadable", (name,), name, (error.message,)))
         return False
     if kind.kind != "elf":
-        anomalies.append(Anomaly("not-elf", f"{name!r} is no library, but {kind.what}", (name,)))
+        noted.append(PackageFact("no-elf", (name,), name, (kind.what,)))
     return kind.kind == "elf"
 
 
-def _mentions_container(members: Members, name: str, anomalies: list[Anomaly]) -> bool:
+def _mentions_container(members: Members, name: str, noted: list[PackageFact]) -> bool:
     """Whether a member names the container API, without inflating all of it at once.
 
     Wherever its names are: tools that change a library move them to its end.
@@ -91,12 +85,12 @@ def _mentions_container(members: Members, name: str, anomalies: list[Anomaly]) -
         # Then the audit of the whole is not complete, and says so.
         return False
     except AotiError as error:
-        anomalies.append(Anomaly("unreadable-member", f"{name!r} can't be read: {error.message}", (name,)))
+        noted.append(PackageFact("unreadable", (name,), name, (error.message,)))
     return False
 
 
 def _nested(
-    members: Members, name: str, opened: list[Closable], anomalies: list[Anomaly]
+    members: Members, name: str, opened: list[Closable], noted: list[PackageFact]
 ) -> dict[str, Model]:
     """Read a package or program inside the bundle; its models are called ``member:model``."""
     try:
@@ -104,8 +98,8 @@ def _nested(
     except TooComplex:
         return {}
     except AotiError as error:
-        anomalies.append(Anomaly("unreadable-member", f"{name!r} can't be read: {error.message}", (name,)))
+        noted.append(PackageFact("unreadable", (name,), name, (error.message,)))
         return {}
     opened.append(inner)
-    anomalies.extend(entry._replace(message=f"{name}: {entry.message}") for entry in inner.anomalies)
+    noted.extend(fact._replace(within=name) for fact in inner.facts)
     return {f"{name}:{key}": model._replace(name=f"{name}:{key}") for key, model in inner.models.items()}

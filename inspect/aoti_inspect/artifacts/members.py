@@ -10,7 +10,7 @@ import stat
 from typing import TYPE_CHECKING, Protocol
 
 from aoti_abi.errors import AccessFailed, AotiError, InvalidState, NotFound, NotSupported
-from aoti_inspect.artifacts.anomaly import Anomaly
+from aoti_inspect.artifacts.package_fact import PackageFact
 from aoti_inspect.artifacts.sidecars import read_file
 from aoti_inspect.artifacts.zip_archive import ZipArchive
 from aoti_inspect.source import Location, open_file
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         """Members by their name relative to the package, with ``/`` between folders."""
 
         name: str
-        anomalies: tuple[Anomaly, ...]
+        facts: tuple[PackageFact, ...]
         budget: Budget | None
 
         def names(self) -> list[str]:
@@ -74,7 +74,7 @@ class ZipMembers:
         self.budget = source.budget
         self._source = source
         self._archive = ZipArchive(source)
-        self.anomalies = self._archive.directory.anomalies
+        self.facts = self._archive.directory.facts
 
     def names(self) -> list[str]:
         """Return the members' names in the archive's order."""
@@ -98,11 +98,11 @@ class ZipMembers:
             charge_parsing(self.budget, min(self.size(name), limit))
         return self._archive.read(name, limit=limit, verify=verify)
 
-    def open(self, name: str) -> Source:
+    def open(self, name: str, *, verify: bool = False) -> Source:
         """Return a member's bytes as a source; see `ZipArchive.open` for the errors."""
         if self.budget is not None:
             self.budget.spend(_STEPS_PER_MEMBER, "opening its members")
-        return self._archive.open(name)
+        return self._archive.open(name, verify=verify)
 
     def pieces(self, name: str, size: int) -> Iterator[bytes]:
         """Yield a member's bytes, ``size`` at a time; see `ZipArchive.pieces`."""
@@ -141,10 +141,9 @@ class FolderMembers:
         self._links: list[str] = []
         self._closed = False
         self._walk(path, "", 0)
-        self.anomalies: tuple[Anomaly, ...] = ()
+        self.facts: tuple[PackageFact, ...] = ()
         if self._links:
-            message = f"{len(self._links)} symbolic links are not followed: {', '.join(self._links[:3])}"
-            self.anomalies = (Anomaly("link-in-folder", message, tuple(self._links)),)
+            self.facts = (PackageFact("links", tuple(self._links)),)
 
     def _walk(self, folder: str, prefix: str, depth: int) -> None:
         if depth > _MAX_DEPTH:
@@ -198,7 +197,7 @@ class FolderMembers:
             charge_parsing(self.budget, min(self.size(name), limit))
         return read_file(self.label(name), limit)
 
-    def open(self, name: str) -> Source:
+    def open(self, name: str, *, verify: bool = False) -> Source:  # noqa: ARG002 - as the protocol has it
         """Open a file; see `open_file` for the errors.
 
         Raises:

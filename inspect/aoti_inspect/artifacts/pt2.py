@@ -12,18 +12,20 @@ import re
 
 from aoti_abi.errors import InvalidProgram, NotFound, NotSupported
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
-from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.artifact import Artifact, Model
 from aoti_inspect.artifacts.extern_nodes import load_json
 from aoti_inspect.artifacts.external_weights import BlobWeights, ExternalWeights
+from aoti_inspect.artifacts.package_fact import PackageFact
 from aoti_inspect.artifacts.plugin import ArtifactPlugin
 from aoti_inspect.artifacts.sidecars import MAX_JSON, SidecarFile, Sidecars, read_extern_nodes
+from aoti_inspect.artifacts.zip_names import has_control
 
 if TYPE_CHECKING:
     from aoti_abi.errors import AotiError
     from aoti_inspect.artifacts.members import Members
 
-_MODEL_FILE = re.compile(r"((?:[^/]+/)?)data/aotinductor/([^/]+)/(.+)")
+#: Names are bytes to PyTorch: one with a line break in it is a file like any other.
+_MODEL_FILE = re.compile(r"((?:[^/]+/)?)data/aotinductor/([^/]+)/(.+)", re.DOTALL)
 _MARKER = re.compile(r"((?:[^/]+/)?)archive_format")
 _EXPORTED = re.compile(r"(?:[^/]+/)?(?:models/([^/]+)\.json|serialized_exported_program\.json)")
 _MAX_MARKER = 256
@@ -37,21 +39,21 @@ def is_package(names: list[str]) -> bool:
 
 
 class _Package(NamedTuple):
-    """A package while it is read: which member is what, and what was found wrong so far.
+    """A package while it is read: which member is what, and what was noted so far.
 
     Attributes:
         members: its members.
         prefix: the folder that everything lies in, with its final slash; empty if there is none.
         models: for each model its members by their name in the model's folder.
         exported: names of exported programs.
-        anomalies: what is wrong so far.
+        noted: what is odd so far.
     """
 
     members: Members
     prefix: str
     models: dict[str, dict[str, str]]
     exported: tuple[str, ...]
-    anomalies: list[Anomaly]
+    noted: list[PackageFact]
 
 
 def read_package(members: Members, *, unpacked: bool = False) -> Artifact:
@@ -64,18 +66,15 @@ def read_package(members: Members, *, unpacked: bool = False) -> Artifact:
     Raises:
         InvalidProgram: what describes it is damaged.
     """
-    anomalies = list(members.anomalies)
-    layout = _layout(members, anomalies, unpacked=unpacked)
+    noted = list(members.facts)
+    layout = _layout(members, noted, unpacked=unpacked)
+    unprintable = tuple(name for name in members.names() if has_control(name))
+    if unprintable:
+        noted.append(PackageFact("control-characters", unprintable))
     _check_markers(layout)
     models = {name: _read_model(layout, name, files) for name, files in layout.models.items()}
     if not models:
-        what = (
-            f"it holds the exported program {', '.join(layout.exported)}"
-            if layout.exported
-            else "it holds none"
-        )
-        message = f"this PT2 archive has no AOTInductor model: {what}"
-        anomalies.append(Anomaly("no-aoti-model", message, layout.exported))
+        noted.append(PackageFact("no-compiled-models", layout.exported))
     summary = [("models", ", ".join(models) or "none")]
     if layout.exported:
         summary.append(("exported programs", ", ".join(layout.exported)))
@@ -86,13 +85,13 @@ def read_package(members: Members, *, unpacked: bool = False) -> Artifact:
         members.name,
         "folder" if unpacked else "pt2" if models or not layout.exported else "exported program",
         models,
-        anomalies=tuple(anomalies),
+        facts=tuple(noted),
         summary=tuple(summary),
         opened=(members,),
     )
 
 
-def _layout(members: Members, anomalies: list[Anomaly], *, unpacked: bool) -> _Package:
+def _layout(members: Members, noted: list[PackageFact], *, unpacked: bool) -> _Package:
     prefixes: dict[str, None] = {}
     matches = []
     exported = []
@@ -107,32 +106,27 @@ def _layout(members: Members, anomalies: list[Anomaly], *, unpacked: bool) -> _P
             exported.append(program[1] or "model")
     prefix = next(iter(prefixes), "")
     if len(prefixes) > 1:
-        message = f"its members lie in {len(prefixes)} folders; only {prefix or 'the top'!r} is read"
-        anomalies.append(Anomaly("mixed-prefixes", message, tuple(prefixes)))
+        noted.append(PackageFact("several-folders", tuple(prefixes), prefix))
     if matches and not prefix and not unpacked:
-        message = "its members do not lie in one common folder, and PyTorch's own loader fails on that"
-        anomalies.append(Anomaly("no-prefix", message))
+        noted.append(PackageFact("no-common-folder"))
     models: dict[str, dict[str, str]] = {}
     for match in matches:
         if match[1] == prefix:
             models.setdefault(match[2], {})[match[3]] = match[0]
-    return _Package(members, prefix, models, tuple(exported), anomalies)
+    return _Package(members, prefix, models, tuple(exported), noted)
 
 
 def _check_markers(layout: _Package) -> None:
-    members, anomalies = layout.members, layout.anomalies
+    members, noted = layout.members, layout.noted
     for member, expected in (("archive_format", b"pt2"), ("archive_version", b"0"), ("byteorder", b"little")):
         name = f"{layout.prefix}{member}"
         if name in members.names():
             text = bytes(members.read(name, _MAX_MARKER)).strip()
             if text != expected:
                 shown = text.decode("utf-8", "surrogateescape")
-                message = f"its {member} is {shown!r}; only {expected.decode()!r} is known"
-                anomalies.append(Anomaly("archive-version", message, (name,)))
+                noted.append(PackageFact("marker-unknown", (name,), member, (shown, expected.decode())))
         elif member == "archive_format" and layout.models:
-            anomalies.append(
-                Anomaly("no-archive-format", "it has no archive_format, which PyTorch looks for")
-            )
+            noted.append(PackageFact("marker-absent", subject=member))
 
 
 def _read_model(package: _Package, name: str, files: dict[str, str]) -> Model:
@@ -141,14 +135,13 @@ def _read_model(package: _Package, name: str, files: dict[str, str]) -> Model:
     plugins: tuple[ArtifactPlugin, ...] = ()
     operators: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
-    library = _choose_library(package, name, files, problems)
-    if library is not None:
-        stem = library.removesuffix(".so")
-        nodes = files.get(f"{stem}.json")
+    libraries = _find_libraries(package, name, files, problems)
+    for library in libraries:
+        nodes = files.get(f"{library.removesuffix('.so')}.json")
         if nodes is not None:
             calls = read_extern_nodes(members, nodes)
-            operators, objects = calls.operators, calls.custom_objects
-        plugins = (_plugin(package, name, library, files),)
+            operators, objects = (*operators, *calls.operators), (*objects, *calls.custom_objects)
+        plugins += (_plugin(package, name, library, files),)
     config = files.get("custom_objs_config.json")
     if config is not None:
         content = load_json(members.read(config, MAX_JSON), members.label(config))
@@ -156,54 +149,52 @@ def _read_model(package: _Package, name: str, files: dict[str, str]) -> Model:
     return Model(name, plugins, custom_objects=objects, proxy_operators=operators, problems=tuple(problems))
 
 
-def _choose_library(
+def _find_libraries(
     package: _Package, name: str, files: dict[str, str], problems: list[AotiError]
-) -> str | None:
-    """Return the model's plugin: of several libraries the wrapper, as kernels may come as libraries too."""
+) -> list[str]:
+    """Return what may be the model's plugin: the wrapper, as kernels may come as libraries too.
+
+    Of several wrappers, or several libraries without one, it depends on the loader which it takes: all of
+    them are returned.
+    """
     libraries = [file for file in files if file.endswith(".so")]
     if not libraries:
         problems.append(_no_library(package, name, files))
-        return None
-    wrappers = [file for file in libraries if file.endswith(".wrapper.so")] or libraries
-    chosen = wrappers[-1]
-    if len(wrappers) > 1:
-        message = (
-            f"model {name!r} has {len(wrappers)} libraries; PyTorch loads the one it finds last, {chosen!r}"
+        return []
+    wrappers = [file for file in libraries if file.endswith(".wrapper.so")]
+    candidates = wrappers or libraries
+    if len(candidates) > 1:
+        package.noted.append(
+            PackageFact("several-libraries", tuple(candidates), name, numbers=(len(wrappers),))
         )
-        package.anomalies.append(Anomaly("several-libraries", message, tuple(wrappers)))
-    if not package.members.size(files[chosen]):
-        package.anomalies.append(
-            Anomaly("empty-library", f"the library of model {name!r} is empty", (files[chosen],))
-        )
+    found = []
+    for file in candidates:
+        if package.members.size(files[file]):
+            found.append(file)
+            continue
+        package.noted.append(PackageFact("library-without-bytes", (files[file],), name))
         problems.append(
             InvalidProgram(
                 "the library is empty",
-                path=package.members.label(files[chosen]),
+                path=package.members.label(files[file]),
                 hint="packing it failed or was interrupted: export the package again",
             )
         )
-        return None
-    return chosen
+    return found
 
 
 def _no_library(package: _Package, name: str, files: dict[str, str]) -> AotiError:
-    members, anomalies = package.members, package.anomalies
+    members, noted = package.members, package.noted
     sources = [file for file in files if file.endswith(".cpp")]
     if "CMakeLists.txt" in files or any(file.endswith("_compile_flags.json") for file in files):
-        anomalies.append(
-            Anomaly(
-                "compile-only",
-                f"model {name!r} is C++ source to build (package_cpp_only); there is no library yet",
-                tuple(sources),
-            )
-        )
+        noted.append(PackageFact("sources-only", tuple(sources), name))
         return NotSupported(
             f"model {name!r} has only C++ source (package_cpp_only), no compiled library",
             path=members.name,
             hint="build it with its CMakeLists.txt, or export again without aot_inductor.package_cpp_only",
         )
     what = f"only {len(sources)} C++ sources" if sources else "none of a model's files"
-    anomalies.append(Anomaly("no-library", f"model {name!r} has no compiled library, {what}", tuple(files)))
+    noted.append(PackageFact("model-without-library", tuple(files), name, (what,)))
     return NotFound(
         f"the package has no compiled library for model {name!r}, {what}",
         path=members.name,
@@ -217,10 +208,7 @@ def _plugin(package: _Package, name: str, library: str, files: dict[str, str]) -
     metadata = files.get(f"{stem}_metadata.json")
     if metadata is None:
         others = [file for file in files if file.endswith("_metadata.json")]
-        message = (
-            f"model {name!r} has no {stem}_metadata.json: PyTorch refuses it, and its device is not known"
-        )
-        package.anomalies.append(Anomaly("missing-metadata", message, tuple(others)))
+        package.noted.append(PackageFact("metadata-absent", tuple(others), name, (f"{stem}_metadata.json",)))
         if len(others) == 1:
             metadata = files[others[0]]
     sidecars = Sidecars(
@@ -241,19 +229,15 @@ def _plugin(package: _Package, name: str, library: str, files: dict[str, str]) -
 
 
 def _weights(package: _Package, name: str, stem: str, files: dict[str, str]) -> ExternalWeights:
-    members, anomalies = package.members, package.anomalies
+    members, noted = package.members, package.noted
     blobs = [file for file in files if file.endswith(".blob")]
     if blobs:
         expected = f"{stem}_weights.blob"
         chosen = expected if expected in blobs else blobs[-1]
         if chosen != expected:
-            message = (
-                f"the weights of model {name!r} are called {chosen!r}, where its library's are {expected!r}"
-            )
-            anomalies.append(Anomaly("weights-name", message, tuple(blobs)))
+            noted.append(PackageFact("blob-of-other-name", tuple(blobs), name, (chosen, expected)))
         elif len(blobs) > 1:
-            message = f"model {name!r} has {len(blobs)} blobs; PyTorch takes the one it finds last"
-            anomalies.append(Anomaly("several-blobs", message, tuple(blobs)))
+            noted.append(PackageFact("several-blobs", tuple(blobs), name))
         return BlobWeights(SidecarFile(members, files[chosen]), automatic=True)
     config = files.get("weights_config.json")
     if config is None:
@@ -261,6 +245,4 @@ def _weights(package: _Package, name: str, stem: str, files: dict[str, str]) -> 
     from aoti_inspect.artifacts.pt2_weights import tensor_weights
 
     content = load_json(members.read(config, MAX_JSON), members.label(config))
-    return tensor_weights(
-        members, f"{package.prefix}data/weights/", content, members.label(config), anomalies
-    )
+    return tensor_weights(members, f"{package.prefix}data/weights/", content, members.label(config), noted)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from aoti_abi.codes import DTYPES_BY_NAME
 from aoti_abi.errors import InvalidProgram
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
-from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.external_weights import (
     ExternalWeights,
     MissingWeights,
     TensorWeights,
     WeightTensor,
 )
+from aoti_inspect.artifacts.package_fact import PackageFact
 from aoti_inspect.artifacts.pickle_machine import SavedTensor
 from aoti_inspect.artifacts.tensor_archive import TensorArchive
 
@@ -34,7 +34,7 @@ class _Entry(NamedTuple):
 
 
 def tensor_weights(
-    members: Members, folder: str, config: object, label: str, anomalies: list[Anomaly]
+    members: Members, folder: str, config: object, label: str, noted: list[PackageFact]
 ) -> ExternalWeights:
     """Return the weights that a configuration lists; their archives are opened when they are asked for.
 
@@ -47,8 +47,7 @@ def tensor_weights(
     files = {entry.file: f"{folder}{entry.file}" for entry in entries.values()}
     absent = sorted(file for file, member in files.items() if not members.has(member))
     if absent:
-        message = f"{len(absent)} of {len(files)} weight files are missing, first {absent[0]!r}"
-        anomalies.append(Anomaly("missing-weight-keys", message, tuple(absent)))
+        noted.append(PackageFact("absent-weight-files", tuple(absent), numbers=(len(files),)))
         return MissingWeights(f"{folder}{absent[0]}", automatic=False)
     return TensorWeights(
         label,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from aoti_abi.codes import dtype_name
 from aoti_abi.errors import InvalidProgram, NotSupported
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
-from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.artifact import Artifact
+from aoti_inspect.artifacts.package_fact import PackageFact
 from aoti_inspect.artifacts.program import NamedBlob, Value
 from aoti_inspect.artifacts.segmented_file import open_tensors, read_segments
 from aoti_inspect.wording import counted, sized
@@ -27,11 +27,11 @@ class TensorFile(NamedTuple):
 
     Attributes:
         blobs: its named data, in its order; a key may be there twice.
-        anomalies: what is odd about it.
+        facts: what is odd about it.
     """
 
     blobs: tuple[NamedBlob, ...]
-    anomalies: tuple[Anomaly, ...]
+    facts: tuple[PackageFact, ...]
 
 
 def read_ptd(source: Source, beside: Beside) -> Artifact:  # noqa: ARG001 - nothing lies beside it
@@ -41,14 +41,14 @@ def read_ptd(source: Source, beside: Beside) -> Artifact:  # noqa: ARG001 - noth
         InvalidProgram, NotSupported: as `read_tensor_file`.
     """
     content = read_tensor_file(source)
-    anomalies = list(content.anomalies)
-    named = merge_named_data(list(content.blobs), anomalies)
+    noted = list(content.facts)
+    named = merge_named_data(list(content.blobs), noted)
     total = sum(blob.size for blob in named.values())
     return Artifact(
         source.name,
         "ptd",
         {},
-        anomalies=tuple(anomalies),
+        facts=tuple(noted),
         summary=(("named data", f"{counted(len(named), 'key')}, {sized(total)}"),),
         named_data=named,
         opened=(source,),
@@ -75,10 +75,10 @@ def read_tensor_file(source: Source) -> TensorFile:
         blobs.append(
             named_blob(source, segments, index=index, key=key, segment=segment, layout=_layout(table))
         )
-    anomalies: tuple[Anomaly, ...] = ()
+    noted: tuple[PackageFact, ...] = ()
     if file.trailing:
-        anomalies = (Anomaly("trailing-data", f"{file.trailing} bytes follow the data of {name}", (name,)),)
-    return TensorFile(tuple(blobs), anomalies)
+        noted = (PackageFact("bytes-after", (name,), f"the data of {name}", numbers=(file.trailing,)),)
+    return TensorFile(tuple(blobs), noted)
 
 
 def named_blob(
@@ -102,15 +102,15 @@ def named_blob(
     return NamedBlob(key, name, start, size, source, layout)
 
 
-def merge_named_data(blobs: list[NamedBlob], anomalies: list[Anomaly]) -> dict[str, NamedBlob]:
+def merge_named_data(blobs: list[NamedBlob], noted: list[PackageFact]) -> dict[str, NamedBlob]:
     """Return the named data by key, the first of two with one key, and note keys that are there twice."""
     named: dict[str, NamedBlob] = {}
     for blob in blobs:
         first = named.setdefault(blob.key, blob)
         if first is not blob:
-            where = first.origin if first.origin == blob.origin else f"{first.origin} and {blob.origin}"
-            message = f"the key {blob.key!r} is there twice, in {where}: ExecuTorch refuses to load that"
-            anomalies.append(Anomaly("duplicate-key", message, (blob.key,)))
+            noted.append(
+                PackageFact("repeated-key", (blob.key,), blob.key, details=(first.origin, blob.origin))
+            )
     return named
 
 

@@ -8,7 +8,6 @@ from aoti_abi.codes import DEVICE_NAMES, dtype_name
 from aoti_abi.errors import AotiError, InvalidProgram, NotFound, NotSupported
 from aoti_abi.payload import MAGIC_PREFIX, parse_payload
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
-from aoti_inspect.artifacts.anomaly import Anomaly
 from aoti_inspect.artifacts.artifact import Artifact, Model
 from aoti_inspect.artifacts.declared_inputs import declared_inputs
 from aoti_inspect.artifacts.external_weights import (
@@ -18,6 +17,7 @@ from aoti_inspect.artifacts.external_weights import (
     TensorWeights,
     WeightTensor,
 )
+from aoti_inspect.artifacts.package_fact import PackageFact
 from aoti_inspect.artifacts.plugin import ArtifactPlugin
 from aoti_inspect.artifacts.program import Delegate
 from aoti_inspect.artifacts.ptd import merge_named_data, named_blob, read_tensor_file
@@ -30,6 +30,7 @@ from aoti_inspect.wording import counted, sized
 if TYPE_CHECKING:
     from aoti_abi.payload import Payload
     from aoti_inspect.artifacts.flatbuffer import CheckedTable
+    from aoti_inspect.artifacts.package_fact import FactKind
     from aoti_inspect.artifacts.program import NamedBlob
     from aoti_inspect.artifacts.pte_method import DelegateRecord, Method
     from aoti_inspect.artifacts.sidecars import Beside
@@ -52,7 +53,7 @@ class _Program(NamedTuple):
     root: CheckedTable
     segments: tuple[tuple[int, int], ...]
     named: dict[str, NamedBlob]
-    anomalies: list[Anomaly]
+    noted: list[PackageFact]
 
 
 def read_pte(source: Source, beside: Beside) -> Artifact:
@@ -115,9 +116,9 @@ def read_program(source: Source, tensor_files: tuple[Source, ...]) -> Artifact:
     version = root.integer(_VERSION, "u32")
     if version > 0:
         raise NotSupported(f"this program has version {version}; only 0 is known", path=name)
-    anomalies: list[Anomaly] = []
+    noted: list[PackageFact] = []
     if file.trailing and file.base:
-        anomalies.append(Anomaly("trailing-data", f"{file.trailing} bytes follow the program's data"))
+        noted.append(PackageFact("bytes-after", subject="the program's data", numbers=(file.trailing,)))
     segments = read_segments(file, root, _SEGMENTS)
     blobs = [
         named_blob(source, segments, index=index, key=table.text(0, "key"), segment=table.integer(1, "u32"))
@@ -126,27 +127,24 @@ def read_program(source: Source, tensor_files: tuple[Source, ...]) -> Artifact:
     for tensors in tensor_files:
         content = read_tensor_file(tensors)
         blobs.extend(content.blobs)
-        anomalies.extend(content.anomalies)
-    named = merge_named_data(blobs, anomalies)
-    program = _Program(source, root, segments, named, anomalies)
+        noted.extend(content.facts)
+    named = merge_named_data(blobs, noted)
+    program = _Program(source, root, segments, named, noted)
     models: dict[str, Model] = {}
     for plan in root.tables(_PLANS, "methods"):
         method = read_method(plan, name)
         if method.name in models:
-            anomalies.append(Anomaly("duplicate-method", "two methods have the same name", (method.name,)))
+            noted.append(PackageFact("repeated-method", (method.name,)))
             continue
         models[method.name] = _model(program, method)
     if not any(model.plugins or model.problems for model in models.values()):
         others = sorted({backend for model in models.values() for backend in model.other_delegates})
-        what = f"its delegates are {', '.join(others)}" if others else "it has no delegates"
-        anomalies.append(
-            Anomaly("no-plugin", f"this program uses no AOTInductor plugin: {what}", tuple(models))
-        )
+        noted.append(PackageFact("program-without-plugins", tuple(models), details=tuple(others)))
     return Artifact(
         name,
         "pte",
         models,
-        anomalies=tuple(anomalies),
+        facts=tuple(noted),
         summary=_summary(models, named),
         companions=tuple(tensors.name for tensors in tensor_files),
         named_data=named,
@@ -168,13 +166,13 @@ def _model(program: _Program, method: Method) -> Model:
                 continue
             plugins.extend(_plugins(program, method, index, payload))
         except AotiError as error:
-            kind = {NotSupported: "unknown-payload", NotFound: "missing-plugin"}.get(
-                type(error), "malformed-payload"
-            )
+            kind: FactKind = "payload-undecodable"
+            if isinstance(error, NotSupported):
+                kind = "payload-of-unknown-version"
+            elif isinstance(error, NotFound):
+                kind = "payload-without-plugin"
             error.path = error.path or f"{where}[{index}]"
-            program.anomalies.append(
-                Anomaly(kind, f"delegate {index} of {method.name}: {error.message}", (method.name,))
-            )
+            program.noted.append(PackageFact(kind, (method.name,), method.name, (error.message,), (index,)))
             problems.append(error)
     return Model(
         method.name,
@@ -250,7 +248,7 @@ def _plugins(program: _Program, method: Method, number: int, payload: Payload) -
 def _weights(program: _Program, payload: Payload) -> ExternalWeights:
     named = program.named
     if payload.kind == "fqn":
-        return _fqn_weights(named, payload, program.anomalies)
+        return _fqn_weights(named, payload, program.noted)
     key = payload.weights_key
     if not key:
         return ExternalWeights()
@@ -260,20 +258,17 @@ def _weights(program: _Program, payload: Payload) -> ExternalWeights:
     return BlobWeights(blob, automatic=True)
 
 
-def _fqn_weights(named: dict[str, NamedBlob], payload: Payload, anomalies: list[Anomaly]) -> ExternalWeights:
+def _fqn_weights(named: dict[str, NamedBlob], payload: Payload, noted: list[PackageFact]) -> ExternalWeights:
     if not payload.weights:
         return ExternalWeights()
     absent = sorted({entry.key for entry in payload.weights if entry.key not in named})
     if absent:
-        message = f"{len(absent)} of {len(payload.weights)} weights are in no named data, first {absent[0]!r}"
-        anomalies.append(Anomaly("missing-weight-keys", message, tuple(absent)))
+        noted.append(PackageFact("absent-named-data", tuple(absent), numbers=(len(payload.weights),)))
         return MissingWeights(absent[0])
     for entry in payload.weights:
         if named[entry.key].size != entry.nbytes:
-            message = (
-                f"the weight {entry.fqn!r} should have {entry.nbytes} bytes and has {named[entry.key].size}"
-            )
-            anomalies.append(Anomaly("weight-size", message, (entry.fqn,)))
+            sizes = (entry.nbytes, named[entry.key].size)
+            noted.append(PackageFact("weight-of-other-size", (entry.fqn,), entry.fqn, numbers=sizes))
     tensors = tuple(
         WeightTensor(
             entry.fqn,

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
         def label(self, name: str) -> str:
             """Return what reports call a file."""
 
-        def open(self, name: str) -> Source:
-            """Return a file's bytes as a source, which the caller closes."""
+        def open(self, name: str, *, verify: bool = False) -> Source:
+            """Return a file's bytes as a source, which the caller closes; compared with their checksum."""
 
         def read(self, name: str, limit: int | None = None, *, verify: bool | None = None) -> memoryview:
             """Return a file's bytes; NotSupported if there are more than ``limit``."""
@@ -58,6 +58,10 @@ MAX_SOURCE = 64 << 20
 #: JSON beside a plugin: operators, configuration of weights (some 300 bytes each). Parsed JSON takes up to 25
 #: times its own size, and a deflated member of 60 kB inflates to 60 MB of it.
 MAX_JSON = 8 << 20
+
+
+#: Up to this size a plugin in an archive is compared with its checksum when it is opened, so in each audit.
+CHECKED_WHEN_OPENED = 256 << 20
 
 
 class Sidecars(NamedTuple):
@@ -152,8 +156,9 @@ class SidecarFile:
         return self._neighbours.location(self._own_name)
 
     def open(self) -> Source:
-        """Return its bytes as a source, which the caller closes."""
-        return self._neighbours.open(self._own_name)
+        """Return its bytes as a source, which the caller closes; see `CHECKED_WHEN_OPENED`."""
+        verify = bool(self._verify) and self.size <= CHECKED_WHEN_OPENED
+        return self._neighbours.open(self._own_name, verify=verify)
 
     def view(self) -> memoryview:
         """Return its bytes, compared with their checksum if there is one."""
@@ -221,7 +226,7 @@ class FilesOnDisk:
         """Return the path."""
         return name
 
-    def open(self, name: str) -> Source:
+    def open(self, name: str, *, verify: bool = False) -> Source:  # noqa: ARG002 - as the protocol has it
         """Open a file; see `open_file` for the errors."""
         return open_file(name)
 
@@ -253,7 +258,7 @@ class NoFiles:
         """Return the name."""
         return name
 
-    def open(self, name: str) -> Source:
+    def open(self, name: str, *, verify: bool = False) -> Source:  # noqa: ARG002 - as the protocol has it
         """Raise NotFound."""
         raise NotFound("no such file", path=name)
 

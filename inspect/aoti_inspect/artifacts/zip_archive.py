@@ -103,8 +103,12 @@ class ZipArchive:
             self._check(member, view)
         return view
 
-    def open(self, name: str) -> Source:
-        """Return a member's bytes as a source: a range of the archive if it is stored; that is not verified.
+    def open(self, name: str, *, verify: bool = False) -> Source:
+        """Return a member's bytes as a source: a range of the archive if it is stored.
+
+        Args:
+            name: the member.
+            verify: compare a stored member with its CRC too; one that is inflated always is.
 
         Raises:
             NotFound, InvalidProgram, NotSupported: as `read`.
@@ -112,6 +116,8 @@ class ZipArchive:
         member = self.member(name)
         packed = self._packed(member)
         if member.method == STORED:
+            if verify:
+                self._check(member, packed.view())
             return packed
         inflated = BufferSource(self._inflate(member, packed), packed.name)
         inflated.budget = self._source.budget

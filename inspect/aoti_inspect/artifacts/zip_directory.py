@@ -3,7 +3,7 @@
 The standard library's reader trusts what it should not here (overlapping members, a directory that lies about
 where it starts), reads the whole directory through Python objects that cost more than the rest of an
 inspection, and can't hand out a member without copying it. This one takes the end record, the zip64 end
-record and the directory, checks every offset against the file, and keeps what is odd as anomalies.
+record and the directory, checks every offset against the file, and notes what is odd.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import struct
 
 from aoti_abi.errors import InvalidProgram, NotSupported
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
-from aoti_inspect.artifacts.anomaly import Anomaly
+from aoti_inspect.artifacts.package_fact import PackageFact
 from aoti_inspect.artifacts.zip_names import unsafe_reason
 from aoti_inspect.text import decode
-from aoti_inspect.wording import counted
 
 if TYPE_CHECKING:
     from aoti_inspect.source import Source
@@ -72,11 +71,11 @@ class Directory(NamedTuple):
     Attributes:
         members: files that may be read, by name, in the directory's order; folders are left out, and so are
             members whose name is unsafe or that are links. The last of two with one name wins.
-        anomalies: what is odd about the archive.
+        facts: what is odd about the archive.
     """
 
     members: dict[str, Member]
-    anomalies: tuple[Anomaly, ...]
+    facts: tuple[PackageFact, ...]
 
 
 def has_end_record(source: Source) -> bool:
@@ -94,12 +93,14 @@ def read_directory(source: Source) -> Directory:
         InvalidProgram: there is no directory, or it lies outside the file or contradicts itself.
         NotSupported: it spans several files, or has more entries than any package.
     """
-    anomalies: list[Anomaly] = []
+    noted: list[PackageFact] = []
     name = source.name
-    end_position, comment = _find_end(source)
+    end_position, comment, last = _find_end(source)
+    if last != end_position:
+        noted.append(PackageFact("later-end-record", numbers=(end_position, last)))
     trailing = source.size - end_position - _END.size - comment
     if trailing:
-        anomalies.append(Anomaly("trailing-data", f"{trailing} bytes follow the end of the archive"))
+        noted.append(PackageFact("bytes-after", subject="the end of the archive", numbers=(trailing,)))
     count, size, offset, directory_end = _totals(source, end_position)
     if size > directory_end:
         raise InvalidProgram(
@@ -115,7 +116,7 @@ def read_directory(source: Source) -> Directory:
             path=name,
         )
     if prefix:
-        anomalies.append(Anomaly("leading-data", f"{prefix} bytes precede the archive"))
+        noted.append(PackageFact("bytes-before", numbers=(prefix,)))
     if count > MAX_MEMBERS or size > MAX_DIRECTORY_BYTES:
         raise NotSupported(
             f"the archive lists {count} members in {size} bytes; the limits are {MAX_MEMBERS} and "
@@ -125,7 +126,7 @@ def read_directory(source: Source) -> Directory:
     if size < count * _ENTRY.size:
         raise InvalidProgram(f"the archive claims {count} members in a directory of {size} bytes", path=name)
     entries = _read_entries(source.read(start, size), count, prefix, start, name)
-    return _sort_out(entries, start, anomalies)
+    return _sort_out(entries, start, noted)
 
 
 def _tail(source: Source) -> tuple[int, bytes]:
@@ -134,19 +135,24 @@ def _tail(source: Source) -> tuple[int, bytes]:
     return base, source.read(base, source.size - base)
 
 
-def _find_end(source: Source) -> tuple[int, int]:
-    """Return where the end record is and its comment's length; one that ends with the file is preferred."""
+def _find_end(source: Source) -> tuple[int, int, int]:
+    """Return where the end record is, its comment's length, and where the last record is.
+
+    A record that ends with the file is preferred. miniz, by which PyTorch reads archives, takes the last one
+    that has room, whatever its comment claims.
+    """
     base, tail = _tail(source)
-    best: tuple[int, int] | None = None
+    last = base + tail.rfind(_END_SIGNATURE, 0, max(0, len(tail) - _END.size + len(_END_SIGNATURE)))
+    best: tuple[int, int, int] | None = None
     position = tail.rfind(_END_SIGNATURE)
     while position >= 0:
         if position + _END.size <= len(tail):
             comment = int.from_bytes(tail[position + 20 : position + 22], "little")
             end = position + _END.size + comment
             if end == len(tail):
-                return base + position, comment
+                return base + position, comment, last
             if end < len(tail) and best is None:
-                best = (base + position, comment)
+                best = (base + position, comment, last)
         position = tail.rfind(_END_SIGNATURE, 0, position)
     if best is None:
         raise InvalidProgram(
@@ -176,6 +182,9 @@ def _totals(source: Source, end_position: int) -> tuple[int, int, int, int]:
         if 0 <= position <= locator_position - _END64.size and source.read(position, 4) == _END64_SIGNATURE:
             break
     else:
+        if count != 0xFFFF and 0xFFFFFFFF not in (size, offset):
+            # What looks like a locator is the end of something else, as a comment: there is no zip64 record.
+            return count, size, offset, end_position
         raise InvalidProgram("the archive's zip64 end record is not where its locator says", path=name)
     values = _END64.unpack(source.read(position, _END64.size))
     disk, directory_disk, here, count, size, offset = values[4:10]
@@ -251,7 +260,7 @@ def _zip64_values(extra: bytes, values: tuple[int, int, int], member: str, name:
     raise InvalidProgram(f"member {member!r} refers to zip64 sizes that it does not have", path=name)
 
 
-def _sort_out(entries: list[Member], directory_start: int, anomalies: list[Anomaly]) -> Directory:
+def _sort_out(entries: list[Member], directory_start: int, noted: list[PackageFact]) -> Directory:
     """Bound each member by the next, and keep out what must not be read."""
     overlapping: list[str] = []
     order = sorted(range(len(entries)), key=lambda index: entries[index].header_offset)
@@ -276,25 +285,10 @@ def _sort_out(entries: list[Member], directory_start: int, anomalies: list[Anoma
             if entry.name in members:
                 duplicates.append(entry.name)
             members[entry.name] = entry
-    for kind, names, what in (
-        ("overlapping-members", overlapping, "share bytes with another one, as in a zip bomb"),
-        ("duplicate-member", duplicates, "are there more than once; readers differ in which they take"),
-    ):
-        if names:
-            noun = "members" if len(names) > 1 else "member"
-            anomalies.append(Anomaly(kind, f"{len(names)} {noun} {what}: {_some(names)}", tuple(names)))
+    if overlapping:
+        noted.append(PackageFact("shared-bytes", tuple(overlapping)))
+    if duplicates:
+        noted.append(PackageFact("repeated-names", tuple(duplicates)))
     if refused:
-        listed = "; ".join(f"{entry_name!r}: {reason}" for entry_name, reason in list(refused.items())[:3])
-        anomalies.append(
-            Anomaly(
-                "unsafe-member-name",
-                f"{counted(len(refused), 'unsafe member name')} ({listed})",
-                tuple(refused),
-            )
-        )
-    return Directory(members, tuple(anomalies))
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(repr(name) for name in names[:3]) + more
+        noted.append(PackageFact("refused-names", tuple(refused), details=tuple(refused.values())))
+    return Directory(members, tuple(noted))

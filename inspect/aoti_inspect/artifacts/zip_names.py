@@ -25,6 +25,11 @@ def unsafe_reason(name: str) -> str | None:
     return None
 
 
+def has_control(name: str) -> bool:
+    """Whether a name has a line break or another control character of ASCII in it."""
+    return any(char < " " or char == "\x7f" for char in name)
+
+
 def safe_file_name(text: str, fallback: str) -> str:
     """Return a file name that resembles ``text``: at most 80 ASCII letters, digits and ``._-``."""
     kept = "".join(

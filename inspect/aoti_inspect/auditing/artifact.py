@@ -30,6 +30,7 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
         AotiError: the artifact is a plugin by itself, and can't be read.
     """
     plugins: list[PluginAudit] = []
+    unread: list[tuple[str, str]] = []
     encodings = encodings_beyond(settings.target)
     not_checked: list[NotChecked] = []
     summary = artifact.summary
@@ -41,7 +42,12 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
             facts = facts_of(plugin, encodings=encodings)
             disagreements, rows = _second_view(plugin, facts, settings)
             summary += rows if artifact.kind == "plugin" else ()
-            plugins.append(audit_plugin(facts, settings, disagreements, origin=plugin, budget=budget))
+            audited = audit_plugin(facts, settings, disagreements, origin=plugin, budget=budget)
+            if artifact.facts:
+                from aoti_inspect.auditing.package_hosts import refuse_layout
+
+                audited = audited._replace(verdicts=refuse_layout(audited.verdicts, artifact))
+            plugins.append(audited)
         except TooComplex as error:  # noqa: PERF203 - the others are still to be audited
             if artifact.kind == "plugin":
                 raise
@@ -51,10 +57,7 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
         except AotiError as error:
             if artifact.kind == "plugin":
                 raise
-            from aoti_inspect.artifacts.anomaly import Anomaly
-
-            message = f"{plugin.name}: {error.message}"
-            artifact.anomalies += (Anomaly("unreadable-member", message, (plugin.name,)),)
+            unread.append((plugin.name, error.message))
         except Exception as error:
             if artifact.kind == "plugin":
                 raise
@@ -68,7 +71,7 @@ def audit_artifact(artifact: Artifact, settings: Settings) -> ArtifactAudit:
         from aoti_inspect.rules.registry import PackageContext, run_rules
 
         findings, not_checked = run_rules(
-            PackageContext(artifact, settings.target, facts_of_all), package_rules()
+            PackageContext(artifact, settings.target, facts_of_all, tuple(unread)), package_rules()
         )
     not_checked += [NotChecked(TOO_COMPLEX_CODE, TOO_COMPLEX_NAME, reason) for reason in budget.given_up]
     return ArtifactAudit(
@@ -86,9 +89,10 @@ def _is_package(artifact: Artifact, facts: PluginFacts) -> bool:
     plugin = artifact.plugins[0] if artifact.kind == "plugin" else None
     return (
         plugin is None
+        or bool(artifact.facts)
         or plugin.weights.kind != "none"
         or plugin.extern_nodes is not None
-        or any(symbol.name == PROXY_EXECUTOR for symbol in facts.elf.undefined)
+        or facts.imports.has(PROXY_EXECUTOR)
     )
 
 

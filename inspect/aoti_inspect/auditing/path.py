@@ -51,28 +51,34 @@ def _without_path(error: AotiError, path: str) -> AotiError:
 
 def _audit(path: str, settings: Settings) -> ArtifactAudit:
     if path == STDIN:
-        with _standard_input() as source:
-            return _rename(_audit_file(source, settings), source, "<stdin>")
+        with _standard_input() as (source, content):
+            return _rename(_audit_file(source, settings, content), source, "<stdin>")
     return _audit_file(path, settings)
 
 
-def _audit_file(path: str, settings: Settings) -> ArtifactAudit:
-    with open_artifact(path, audited=True) as artifact:
+def _audit_file(path: str, settings: Settings, content: bytes | None = None) -> ArtifactAudit:
+    with open_artifact(path, content=content, audited=True) as artifact:
         return audit_artifact(artifact, settings)
 
 
 @contextmanager
-def _standard_input() -> Iterator[str]:
-    """Lend standard input as a path: its own if it is a file, else that of a private copy in memory."""
+def _standard_input() -> Iterator[tuple[str, bytes | None]]:
+    """Lend standard input as a path: its own if it is a file, else that of a private copy in memory.
+
+    Without /proc no path leads to either, so the bytes come with it.
+    """
     if sys.stdin is None:
         raise AccessFailed("standard input is closed")
     if os.path.isfile("/proc/self/fd/0"):
-        yield "/proc/self/fd/0"
+        yield "/proc/self/fd/0", None
         return
     descriptor = os.memfd_create("stdin")
     try:
         _copy_standard_input(descriptor)
-        yield f"/proc/self/fd/{descriptor}"
+        if os.path.isdir("/proc/self/fd"):
+            yield f"/proc/self/fd/{descriptor}", None
+        else:
+            yield "<stdin>", os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     finally:
         os.close(descriptor)
 

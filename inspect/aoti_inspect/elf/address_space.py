@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from heapq import heappop, heappush
+from itertools import pairwise
 
 from aoti_abi.records import TYPE_CHECKING
 
@@ -58,7 +58,16 @@ def _ranges(loads: list[Segment]) -> Iterator[tuple[int, Segment | None]]:
     A file may have 65,535 segments over each other, and every symbol is looked up by its address.
     """
     order = sorted(range(len(loads)), key=lambda index: loads[index].address)
-    edges = sorted({edge for item in loads for edge in (item.address, item.address + item.file_size)})
+    if all(_end(loads[one]) <= loads[two].address for one, two in pairwise(order)):
+        # As linkers write them; what is only for the others is imported only for them.
+        for place, index in enumerate(order):
+            yield loads[index].address, loads[index]
+            if place + 1 == len(order) or _end(loads[index]) < loads[order[place + 1]].address:
+                yield _end(loads[index]), None
+        return
+    from heapq import heappop, heappush
+
+    edges = sorted({edge for item in loads for edge in (item.address, _end(item))})
     # Those that reach here, the last in the file first.
     active: list[int] = []
     following = 0
@@ -67,9 +76,13 @@ def _ranges(loads: list[Segment]) -> Iterator[tuple[int, Segment | None]]:
         while following < len(order) and loads[order[following]].address == edge:
             heappush(active, -order[following])
             following += 1
-        while active and loads[-active[0]].address + loads[-active[0]].file_size <= edge:
+        while active and _end(loads[-active[0]]) <= edge:
             heappop(active)
         top = loads[-active[0]] if active else None
         if top is not owner:
             yield edge, top
             owner = top
+
+
+def _end(segment: Segment) -> int:
+    return segment.address + segment.file_size

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from aoti_inspect.facts.inputs import InputSpec
     from aoti_inspect.facts.instruction_sets import Encoding, InstructionUse
 
+#: Inductor's metadata have some twenty keys.
+MAX_KEYS = 1 << 10
+
 
 def plugin_facts(
     image: ElfImage,
@@ -83,6 +86,8 @@ def parse_metadata(raw: bytes) -> dict[str, str] | str:
         value = json.loads(raw)
         if not isinstance(value, dict):
             return "is JSON, but not an object"
+        if len(value) > MAX_KEYS:
+            return f"has {len(value)} keys, more than the {MAX_KEYS} that are read"
         return {key: item if isinstance(item, str) else json.dumps(item) for key, item in value.items()}
     except ValueError as error:
         return f"is not JSON: {error}"

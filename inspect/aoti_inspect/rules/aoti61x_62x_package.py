@@ -1,15 +1,15 @@
-"""Rules AOTI610 to AOTI622: whether there is a plugin in a package, and how the package is laid out."""
+"""Rules AOTI610 to AOTI623: whether there is a plugin in a package, and how the package is laid out."""
 
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.rules.package_scope import of_package
-from aoti_inspect.rules.registry import package_rule
+from aoti_inspect.rules.registry import RuleResult, about, package_rule
+from aoti_inspect.wording import counted, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aoti_inspect.rules.registry import PackageContext, RuleResult
+    from aoti_inspect.rules.registry import PackageContext
 
 
 @package_rule("AOTI610", "no-aoti-model", "error")
@@ -31,9 +31,13 @@ def no_aoti_model(context: PackageContext) -> Iterator[RuleResult]:
     Loaders that fail with "No such file" or "outdated pt2 file" on a file that is intact, but of another
     kind.
     """
-    yield from of_package(
-        context, "no-aoti-model", "compile it with torch._inductor.aoti_compile_and_package"
-    )
+    for fact in context.noted("no-compiled-models"):
+        what = f"it holds the exported program {', '.join(fact.names)}" if fact.names else "it holds none"
+        yield about(
+            fact,
+            f"this PT2 archive has no AOTInductor model: {what}",
+            "compile it with torch._inductor.aoti_compile_and_package",
+        )
 
 
 @package_rule("AOTI611", "no-library", "error")
@@ -53,7 +57,9 @@ def no_library(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     `..._compile_flags.json: No such file` from a package loader.
     """
-    yield from of_package(context, "no-library", "export the package again; it was packed incompletely")
+    for fact in context.noted("model-without-library"):
+        message = f"model {fact.subject!r} has no compiled library, {fact.details[0]}"
+        yield about(fact, message, "export the package again; it was packed incompletely")
 
 
 @package_rule("AOTI612", "compile-only", "error")
@@ -73,11 +79,10 @@ def compile_only(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     Loading a package on a machine without a compiler, or with another one.
     """
-    yield from of_package(
-        context,
-        "compile-only",
-        "build it with its CMakeLists.txt, or export without aot_inductor.package_cpp_only",
-    )
+    for fact in context.noted("sources-only"):
+        message = f"model {fact.subject!r} is C++ source to build (package_cpp_only); there is no library yet"
+        remedy = "build it with its CMakeLists.txt, or export without aot_inductor.package_cpp_only"
+        yield about(fact, message, remedy)
 
 
 @package_rule("AOTI613", "empty-library", "error")
@@ -97,27 +102,36 @@ def empty_library(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     "file too short" from the dynamic linker, without a name that means something.
     """
-    yield from of_package(context, "empty-library", "export the package again")
+    for fact in context.noted("library-without-bytes"):
+        yield about(fact, f"the library of model {fact.subject!r} is empty", "export the package again")
 
 
-@package_rule("AOTI614", "several-libraries", "warning")
+@package_rule("AOTI614", "several-libraries", "error")
 def several_libraries(context: PackageContext) -> Iterator[RuleResult]:
-    """A model has several libraries, so that which one is loaded depends on the reader.
+    """A model has several libraries, so that which one is loaded depends on the loader.
 
     ## Why it matters
-    PyTorch's loader takes the one that it meets last. Kernels may come as libraries too, but then exactly
-    one is called `*.wrapper.so`.
+    Of several libraries PyTorch 2.13 loads the first, older versions the last; of several wrappers 2.13 loads
+    none. Kernels may come as libraries too, but then exactly one is called `*.wrapper.so`.
 
     ## How it is checked
-    The `.so` members of one model, of which more than one could be the wrapper.
+    The `.so` members of one model, of which more than one could be the plugin. Each is audited.
 
     ## How to fix it
     Export into a new package instead of adding to an old one.
 
     ## Reports it prevents
-    A stale model that keeps answering after a new one was exported.
+    A stale model that keeps answering after a new one was exported; an audit of one library where another is
+    loaded.
     """
-    yield from of_package(context, "several-libraries", "pack each model under a name of its own")
+    for fact in context.noted("several-libraries"):
+        what, taken = ("wrappers", "none") if fact.numbers[0] else ("libraries", "the first")
+        yield about(
+            fact,
+            f"model {fact.subject!r} has {len(fact.names)} {what}: {some(fact.names)}; PyTorch 2.13 loads "
+            f"{taken}, older versions the last",
+            "pack each model under a name of its own",
+        )
 
 
 @package_rule("AOTI615", "missing-metadata", "error")
@@ -138,9 +152,12 @@ def missing_metadata(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     "No device information found." and "File not found" from PyTorch's loader.
     """
-    yield from of_package(
-        context, "missing-metadata", "export the package again; the JSON lies beside the library"
-    )
+    for fact in context.noted("metadata-absent"):
+        message = (
+            f"model {fact.subject!r} has no {fact.details[0]}: PyTorch refuses it, and its device is "
+            "not known"
+        )
+        yield about(fact, message, "export the package again; the JSON lies beside the library")
 
 
 @package_rule("AOTI616", "no-plugin", "error")
@@ -161,7 +178,14 @@ def no_plugin(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     Looking for a problem in a plugin that is not there.
     """
-    yield from of_package(context, "no-plugin", "pass an artifact that was lowered with AOTInductor")
+    remedy = "pass an artifact that was lowered with AOTInductor"
+    for fact in context.noted("program-without-plugins"):
+        what = f"its delegates are {', '.join(fact.details)}" if fact.details else "it has no delegates"
+        yield about(fact, f"this program uses no AOTInductor plugin: {what}", remedy)
+    for fact in context.noted("bundle-without-plugins"):
+        others = counted(len(fact.names), "other library", "other libraries")
+        what = f"no AOTInductor plugin, only {others}" if fact.names else "no library at all"
+        yield about(fact, f"it holds {what}", remedy)
 
 
 @package_rule("AOTI617", "unreadable-member", "error")
@@ -180,7 +204,10 @@ def unreadable_member(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     An archive that "opens fine" and fails when one member is needed.
     """
-    yield from of_package(context, "unreadable-member", "pack the artifact again")
+    for fact in context.noted("unreadable"):
+        yield about(fact, f"{fact.subject!r} can't be read: {fact.details[0]}", "pack the artifact again")
+    for name, reason in context.unread:
+        yield RuleResult(f"{name}: {reason}", "pack the artifact again", (name,))
 
 
 @package_rule("AOTI618", "not-elf", "error")
@@ -201,11 +228,9 @@ def not_elf(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     Wheels that every check passes, since "not ELF" was read as "nothing to check", and that fail on import.
     """
-    yield from of_package(
-        context,
-        "not-elf",
-        "fetch or build the library (git lfs pull for a pointer), and pack the artifact again",
-    )
+    for fact in context.noted("no-elf"):
+        remedy = "fetch or build the library (git lfs pull for a pointer), and pack the artifact again"
+        yield about(fact, f"{fact.subject!r} is no library, but {fact.details[0]}", remedy)
 
 
 @package_rule("AOTI620", "duplicate-member", "error")
@@ -225,7 +250,12 @@ def duplicate_member(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     A model that differs between two loaders of the same file.
     """
-    yield from of_package(context, "duplicate-member", "pack the archive again, each name once")
+    for fact in context.noted("repeated-names"):
+        message = (
+            f"{counted(len(fact.names), 'member')} are there more than once; readers differ in which they "
+            f"take: {some(fact.names)}"
+        )
+        yield about(fact, message, "pack the archive again, each name once")
 
 
 @package_rule("AOTI621", "stray-data", "warning")
@@ -234,19 +264,35 @@ def stray_data(context: PackageContext) -> Iterator[RuleResult]:
 
     ## Why it matters
     A download that was joined, a signature that was appended, or an attempt to be two kinds of file at
-    once. Some readers accept that, others do not.
+    once. Some readers accept that, others do not, or find another archive in the same file: an error where
+    PyTorch is one of them.
 
     ## How it is checked
-    Where the archive's end record or the program's header says the file ends, against its size.
+    Where the archive's end record or the program's header says the file ends, against its size; where the
+    directory lies, against the offset in the end record, which PyTorch believes; whether a later end record,
+    which PyTorch would take, follows the one that describes the archive.
 
     ## How to fix it
     Write the file again without them.
 
     ## Reports it prevents
-    A file that one tool reads and another calls corrupt.
+    A file that one tool reads and another calls corrupt, or takes for another.
     """
-    yield from of_package(context, "trailing-data", "copy the file again, or write it without what was added")
-    yield from of_package(context, "leading-data", "copy the file again, or write it without what was added")
+    remedy = "copy the file again, or write it without what was added"
+    package = context.artifact.kind in ("pt2", "exported program")
+    later = context.noted("later-end-record")
+    for fact in context.noted("bytes-after") if not later else ():
+        yield about(fact, f"{fact.numbers[0]} bytes follow {fact.subject}", remedy)
+    for fact in context.noted("bytes-before"):
+        misled = package or bool(fact.within)
+        message = f"{fact.numbers[0]} bytes precede the archive"
+        if misled:
+            message += ", and its directory is not at the offset that PyTorch reads it from"
+        yield about(fact, message, remedy, "error" if misled else None)
+    for fact in later:
+        ours, last = fact.numbers
+        message = f"its end record at byte {ours} is followed by another at byte {last}, which PyTorch takes"
+        yield about(fact, message, remedy, "error")
 
 
 @package_rule("AOTI622", "archive-layout", "warning")
@@ -266,5 +312,38 @@ def archive_layout(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     "Loading outdated pt2 file. Please regenerate" followed by a list of files.
     """
-    for kind in ("no-prefix", "mixed-prefixes", "no-archive-format", "archive-version"):
-        yield from of_package(context, kind, "write the package with torch._inductor.package_aoti")
+    remedy = "write the package with torch._inductor.package_aoti"
+    for fact in context.noted("no-common-folder"):
+        message = "its members do not lie in one common folder, and PyTorch's own loader fails on that"
+        yield about(fact, message, remedy)
+    for fact in context.noted("several-folders"):
+        only = fact.subject or "the top"
+        yield about(fact, f"its members lie in {len(fact.names)} folders; only {only!r} is read", remedy)
+    for fact in context.noted("marker-absent"):
+        yield about(fact, f"it has no {fact.subject}, which PyTorch looks for", remedy)
+    for fact in context.noted("marker-unknown"):
+        shown, known = fact.details
+        yield about(fact, f"its {fact.subject} is {shown!r}; only {known!r} is known", remedy)
+
+
+@package_rule("AOTI623", "control-character-in-name", "error")
+def control_character_in_name(context: PackageContext) -> Iterator[RuleResult]:
+    """A member's name has a control character in it.
+
+    ## Why it matters
+    Tools that list names by lines, or match them with patterns, see other names than PyTorch, which takes
+    every byte. No exporter writes such names.
+
+    ## How it is checked
+    Each name of the package, for the characters below space and DEL.
+
+    ## How to fix it
+    Find out who made the package; export it again.
+
+    ## Reports it prevents
+    A library that PyTorch loads and that no check looked at.
+    """
+    for fact in context.noted("control-characters"):
+        number = counted(len(fact.names), "member")
+        message = f"the names of {number} have control characters: {some(fact.names)}"
+        yield about(fact, message, "export the package again; find out who made this one")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from aoti_abi.errors import AotiError
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.rules.package_scope import of_package
-from aoti_inspect.rules.registry import RuleResult, package_rule, plugin_rule
+from aoti_inspect.rules.registry import RuleResult, about, package_rule, plugin_rule
 from aoti_inspect.wording import sized
 
 if TYPE_CHECKING:
@@ -34,9 +33,16 @@ def missing_weight_keys(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     Loads that succeed and first runs that crash.
     """
-    yield from of_package(
-        context, "missing-weight-keys", "put the missing files or the right .ptd beside the artifact"
-    )
+    for fact in context.noted("absent-named-data", "absent-weight-files"):
+        total, first = fact.numbers[0], fact.names[0]
+        absent = len(fact.names)
+        yield about(
+            fact,
+            f"{absent} of {total} weights are in no named data, first {first!r}"
+            if fact.kind == "absent-named-data"
+            else f"{absent} of {total} weight files are missing, first {first!r}",
+            "put the missing files or the right .ptd beside the artifact",
+        )
 
 
 @package_rule("AOTI631", "weights-name", "warning")
@@ -56,10 +62,14 @@ def weights_name(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     Plausible but wrong results after an update of one of two files.
     """
-    for kind in ("weights-name", "several-blobs"):
-        yield from of_package(
-            context, kind, "export the package again instead of exchanging its weights by hand"
-        )
+    remedy = "export the package again instead of exchanging its weights by hand"
+    for fact in context.noted("blob-of-other-name"):
+        chosen, expected = fact.details
+        called = f"are called {chosen!r}, where its library's are {expected!r}"
+        yield about(fact, f"the weights of model {fact.subject!r} {called}", remedy)
+    for fact in context.noted("several-blobs"):
+        many = f"model {fact.subject!r} has {len(fact.names)} blobs"
+        yield about(fact, f"{many}; PyTorch takes the one it finds last", remedy)
 
 
 @package_rule("AOTI632", "weight-size", "error")
@@ -78,7 +88,10 @@ def weight_size(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     Reading past a weight's end.
     """
-    yield from of_package(context, "weight-size", "export the program and its data together")
+    for fact in context.noted("weight-of-other-size"):
+        expected, actual = fact.numbers
+        message = f"the weight {fact.subject!r} should have {expected} bytes and has {actual}"
+        yield about(fact, message, "export the program and its data together")
 
 
 @plugin_rule("AOTI633", "missing-weights", "error")

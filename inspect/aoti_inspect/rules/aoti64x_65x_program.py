@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.facts import imports
-from aoti_inspect.rules.package_scope import of_package
-from aoti_inspect.rules.registry import RuleResult, package_rule, plugin_rule
+from aoti_inspect.rules.registry import RuleResult, about, package_rule, plugin_rule
 from aoti_inspect.wording import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aoti_inspect.artifacts.package_fact import PackageFact
     from aoti_inspect.rules.registry import PackageContext, PluginContext
+
+
+def _of_delegate(fact: PackageFact) -> str:
+    return f"delegate {fact.numbers[0]} of {fact.subject}: {fact.details[0]}"
 
 
 @package_rule("AOTI640", "duplicate-key", "error")
@@ -30,7 +34,10 @@ def duplicate_key(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     "Duplicate key" when a program is loaded with the data of another.
     """
-    yield from of_package(context, "duplicate-key", "write the program and its data again, together")
+    for fact in context.noted("repeated-key"):
+        where = " and ".join(dict.fromkeys(fact.details))
+        message = f"the key {fact.subject!r} is there twice, in {where}: ExecuTorch refuses to load that"
+        yield about(fact, message, "write the program and its data again, together")
 
 
 @package_rule("AOTI641", "duplicate-method", "error")
@@ -49,7 +56,8 @@ def duplicate_method(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     Calls that reach another method than the one that was meant.
     """
-    yield from of_package(context, "duplicate-method", "export the program again")
+    for fact in context.noted("repeated-method"):
+        yield about(fact, "two methods have the same name", "export the program again")
 
 
 @package_rule("AOTI642", "missing-plugin", "error")
@@ -69,7 +77,8 @@ def missing_plugin(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     "Failed to find so blob" at load time.
     """
-    yield from of_package(context, "missing-plugin", "put the .ptd that belongs to the program beside it")
+    for fact in context.noted("payload-without-plugin"):
+        yield about(fact, _of_delegate(fact), "put the .ptd that belongs to the program beside it")
 
 
 @package_rule("AOTI643", "malformed-payload", "error")
@@ -89,7 +98,8 @@ def malformed_payload(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     "Malformed named-data key payload" without the method concerned.
     """
-    yield from of_package(context, "malformed-payload", "export the program again")
+    for fact in context.noted("payload-undecodable"):
+        yield about(fact, _of_delegate(fact), "export the program again")
 
 
 @package_rule("AOTI644", "unknown-payload", "error")
@@ -109,9 +119,9 @@ def unknown_payload(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     Mixing exporters and runtimes of different releases.
     """
-    yield from of_package(
-        context, "unknown-payload", "export with ExecuTorch 1.5, or use a newer aoti-toolkit"
-    )
+    for fact in context.noted("payload-of-unknown-version"):
+        remedy = "export with ExecuTorch 1.5, or use a newer aoti-toolkit"
+        yield about(fact, _of_delegate(fact), remedy)
 
 
 @package_rule("AOTI645", "method-not-whole", "info")

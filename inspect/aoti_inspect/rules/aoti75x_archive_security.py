@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aoti_abi.records import TYPE_CHECKING
-from aoti_inspect.rules.package_scope import of_package
-from aoti_inspect.rules.registry import package_rule
+from aoti_inspect.rules.registry import about, package_rule
+from aoti_inspect.wording import counted, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,10 @@ def unsafe_member_name(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     Zip slip.
     """
-    yield from of_package(context, "unsafe-member-name", "do not extract this archive; find out who made it")
+    for fact in context.noted("refused-names"):
+        first = [f"{name!r}: {reason}" for name, reason in zip(fact.names, fact.details, strict=True)][:3]
+        message = f"{counted(len(fact.names), 'unsafe member name')} ({'; '.join(first)})"
+        yield about(fact, message, "do not extract this archive; find out who made it")
 
 
 @package_rule("AOTI751", "overlapping-members", "error")
@@ -50,7 +53,10 @@ def overlapping_members(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     A disk or memory that fills while an archive of a few kilobytes is extracted.
     """
-    yield from of_package(context, "overlapping-members", "do not extract this archive; find out who made it")
+    for fact in context.noted("shared-bytes"):
+        number = counted(len(fact.names), "member")
+        message = f"{number} share bytes with another one, as in a zip bomb: {some(fact.names)}"
+        yield about(fact, message, "do not extract this archive; find out who made it")
 
 
 @package_rule("AOTI752", "link-in-folder", "info")
@@ -70,4 +76,6 @@ def link_in_folder(context: PackageContext) -> Iterator[RuleResult]:
     ## Reports it prevents
     A package that means something else on another machine.
     """
-    yield from of_package(context, "link-in-folder", "replace the links by the files themselves")
+    for fact in context.noted("links"):
+        message = f"{len(fact.names)} symbolic links are not followed: {', '.join(fact.names[:3])}"
+        yield about(fact, message, "replace the links by the files themselves")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from aoti_inspect.artifacts.artifact import Artifact
+    from aoti_inspect.artifacts.package_fact import FactKind, PackageFact
     from aoti_inspect.artifacts.plugin import ArtifactPlugin
     from aoti_inspect.facts.records import PluginFacts
     from aoti_inspect.facts.target import Target
@@ -53,11 +54,17 @@ class PackageContext(NamedTuple):
         artifact: the package, open.
         target: where it is meant to run.
         plugins: the facts of those of its plugins that could be read.
+        unread: those that could not: name, and why.
     """
 
     artifact: Artifact
     target: Target
     plugins: tuple[PluginFacts, ...] = ()
+    unread: tuple[tuple[str, str], ...] = ()
+
+    def noted(self, *kinds: FactKind) -> tuple[PackageFact, ...]:
+        """Return what readers noted of these kinds, in the order of the kinds."""
+        return tuple(fact for kind in kinds for fact in self.artifact.facts if fact.kind == kind)
 
 
 class RuleResult(NamedTuple):
@@ -72,6 +79,13 @@ class RuleResult(NamedTuple):
     remedy: str | None = None
     symbols: tuple[str, ...] = ()
     severity: Severity | None = None
+
+
+def about(
+    fact: PackageFact, message: str, remedy: str | None = None, severity: Severity | None = None
+) -> RuleResult:
+    """Return the finding about what a reader noted; of an artifact within another it says which."""
+    return RuleResult(f"{fact.within}: {message}" if fact.within else message, remedy, fact.names, severity)
 
 
 class Unchecked(NamedTuple):

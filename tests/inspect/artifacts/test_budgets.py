@@ -135,4 +135,4 @@ def test_a_library_whose_compressed_bytes_are_damaged_hides_no_other(tmp_path, s
     path.write_bytes(data)
     with open_artifact(str(path)) as artifact:
         assert list(artifact.models) == ["pkg/model.so"]
-        assert any(entry.code_hint == "unreadable-member" for entry in artifact.anomalies)
+        assert any(entry.kind == "unreadable" for entry in artifact.facts)

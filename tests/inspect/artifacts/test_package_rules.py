@@ -348,20 +348,33 @@ def test_two_cxx_libraries_in_one_package(tmp_path, plugin_bytes):
         assert check(both[:1]) == []
 
 
-def test_every_anomaly_has_a_rule():
-    """A reader's anomaly that no rule reports would be found and never shown."""
+def test_every_kind_of_fact_has_a_rule():
+    """What a reader notes and no rule looks for would be found and never shown."""
     import re
 
-    import aoti_inspect.artifacts as package
+    from aoti_inspect.artifacts import package_fact
 
-    folder = Path(package.__file__).parent
-    text = "".join(path.read_text() for path in folder.glob("*.py"))
-    hints = set(re.findall(r'Anomaly\(\s*"([a-z-]+)"', text))
-    hints |= set(re.findall(r'\(\s*"((?:overlapping|duplicate)-members?)"', text))
-    hints |= {"unknown-payload", "missing-plugin", "malformed-payload"}
-    assert len(hints) > 20
-    rules = "".join(path.read_text() for path in (folder.parent / "rules").glob("aoti*.py"))
-    assert {hint for hint in hints if f'"{hint}"' not in rules} == set()
+    path = Path(package_fact.__file__)
+    kinds = set(re.findall(r'^        "([a-z-]+)",$', path.read_text(), re.MULTILINE))
+    assert len(kinds) > 20
+    readers = "".join(other.read_text() for other in path.parent.glob("*.py") if other != path)
+    rules = "".join(other.read_text() for other in (path.parents[1] / "rules").glob("aoti*.py"))
+    assert {kind for kind in kinds if f'"{kind}"' not in rules} == set()
+    assert {kind for kind in kinds if f'"{kind}"' not in readers} == set()
+
+
+def test_an_audit_leaves_the_artifact_as_it_was(tmp_path, plugin_bytes):
+    artifact = open_artifact(write_zip(tmp_path / "m.pt2", package_members(b"\x7fELF damaged")))
+    before = artifact.facts
+    assert "AOTI617" in codes(audit(artifact))
+    assert artifact.facts == before
+
+
+def test_a_finding_says_which_artifact_in_another_it_is_about(tmp_path, plugin_bytes):
+    inner = Path(write_zip(tmp_path / "inner.pt2", package_members(None))).read_bytes()
+    result = audit(open_artifact(write_zip(tmp_path / "x.whl", {"p/inner.pt2": inner})))
+    (finding,) = [item for item in result.findings if item.code == "AOTI611"]
+    assert finding.message.startswith("p/inner.pt2: model ")
 
 
 def test_rules_about_a_plugin_in_its_package_say_nothing_about_a_plugin_by_itself(smallest_plugin):

@@ -21,7 +21,7 @@ TENSOR_FILES = sorted(FIXTURES.glob("*.ptd"))
 
 
 def kinds(artifact) -> list[str]:
-    return [anomaly.code_hint for anomaly in artifact.anomalies]
+    return [fact.kind for fact in artifact.facts]
 
 
 def test_L10_N20_two_keys(artifacts: Path):
@@ -82,14 +82,14 @@ def test_arguments_are_followed_through_copies_to_the_device(artifacts: Path):
 
 def test_L10_a_malformed_payload_is_a_problem_of_its_method(artifacts: Path):
     with open_artifact(str(artifacts / "handmade_malformed_payload.pte")) as artifact:
-        assert kinds(artifact) == ["malformed-payload"]
+        assert kinds(artifact) == ["payload-undecodable"]
         with pytest.raises(InvalidProgram, match=r"forward\[0\]: the delegate's payload"):
             _ = artifact.model().plugin
 
 
 def test_programs_without_a_plugin_say_what_they_run(artifacts: Path):
     with open_artifact(str(artifacts / "portable.pte")) as artifact:
-        assert kinds(artifact) == ["no-plugin"]
+        assert kinds(artifact) == ["program-without-plugins"]
         assert artifact.model().operators == ("aten::permute_copy.out", "aten::addmm.out", "aten::relu.out")
         with pytest.raises(NotFound, match="no AOTInductor plugin"):
             _ = artifact.model().plugin
@@ -138,7 +138,7 @@ def test_data_can_be_named(artifacts: Path, tmp_path: Path):
     with open_artifact(program, data=(data,)) as artifact:
         assert artifact.model().plugin.weights.size == 192
     with open_artifact(program, data=(data, data)) as artifact:
-        assert kinds(artifact) == ["duplicate-key"]
+        assert kinds(artifact) == ["repeated-key"]
     with pytest.raises(NotFound, match="no such file"):
         open_artifact(program, data=(str(tmp_path / "nope.ptd"),))
 
@@ -153,14 +153,14 @@ def test_data_that_is_something_else(artifacts: Path, tmp_path: Path, content):
 def test_missing_weights_by_name(artifacts: Path, tmp_path: Path):
     program = shutil.copy(artifacts / "aoti_fqn3_external.pte", tmp_path)
     with open_artifact(program) as artifact:
-        assert kinds(artifact) == ["missing-weight-keys"]
+        assert kinds(artifact) == ["absent-named-data"]
         assert artifact.model().plugin.weights.kind == "missing"
 
 
 def test_N21_a_plugin_key_that_is_nowhere(artifacts: Path):
     data = (artifacts / "handmade_two_keys.pte").read_bytes()
     with open_artifact("x.pte", content=data.replace(b"aaa_so_blob\n", b"zzz_so_blob\n")) as artifact:
-        assert kinds(artifact) == ["missing-plugin"]
+        assert kinds(artifact) == ["payload-without-plugin"]
         with pytest.raises(NotFound, match="'zzz_so_blob' is in no named data"):
             _ = artifact.model().plugin
 
@@ -168,7 +168,7 @@ def test_N21_a_plugin_key_that_is_nowhere(artifacts: Path):
 def test_an_unknown_version_of_the_payload(artifacts: Path):
     data = (artifacts / "aoti_fqn3_external.pte").read_bytes().replace(b"ETCUDAFQN3", b"ETCUDAFQN9")
     with open_artifact("x.pte", content=data) as artifact:
-        assert kinds(artifact) == ["unknown-payload"]
+        assert kinds(artifact) == ["payload-of-unknown-version"]
         with pytest.raises(NotSupported, match="ETCUDAFQN9"):
             _ = artifact.model().plugin
 
@@ -180,12 +180,12 @@ def test_a_weight_of_another_size(artifacts: Path):
     changed = program.replace(metadata, struct.pack("<Qii", 64, 6, 0), 1)
     data = str(artifacts / "aoti_fqn3_external.aoti_cuda_blob.ptd")
     with open_artifact("x.pte", content=changed, data=(data,)) as artifact:
-        assert kinds(artifact) == ["weight-size"]
+        assert kinds(artifact) == ["weight-of-other-size"]
 
 
 def test_bytes_after_the_end_are_reported(artifacts: Path):
     data = (artifacts / "handmade_two_keys.pte").read_bytes()
-    assert kinds(open_artifact("x.pte", content=data + b"garbage")) == ["trailing-data"]
+    assert kinds(open_artifact("x.pte", content=data + b"garbage")) == ["bytes-after"]
 
 
 def test_a_tensor_file_by_itself(artifacts: Path):
@@ -194,7 +194,7 @@ def test_a_tensor_file_by_itself(artifacts: Path):
         layouts = {blob.layout.sizes for blob in artifact.named_data.values()}
         assert layouts == {(12, 5), (12,)}
     data = (artifacts / "aoti_fqn3_external.aoti_cuda_blob.ptd").read_bytes()
-    assert kinds(open_artifact("x.ptd", content=data + b"!")) == ["trailing-data"]
+    assert kinds(open_artifact("x.ptd", content=data + b"!")) == ["bytes-after"]
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from aoti_abi.errors import AotiError, InvalidArgument, InvalidState, NotFound, NotSupported
+from aoti_abi.errors import AotiError, InvalidArgument, InvalidProgram, InvalidState, NotFound, NotSupported
 from aoti_inspect.artifacts import open_artifact
 from aoti_inspect.artifacts.facts import facts_of
+from aoti_inspect.artifacts.package_fact import PackageFact
 from aoti_inspect.auditing.path import audit_path
 from aoti_inspect.auditing.result import Settings
 from aoti_inspect.facts.target import Target
@@ -112,7 +113,7 @@ def test_a_wheel_with_plugins(tmp_path: Path, plugin_bytes, artifacts):
         with open_artifact(path) as artifact:
             assert artifact.kind == "zip"
             assert list(artifact.models) == ["pkg/model.so", "pkg/inner.pt2:model", "pkg/two.pte:forward"]
-            assert [entry.code_hint for entry in artifact.anomalies] == ["not-elf", "unreadable-member"]
+            assert [entry.kind for entry in artifact.facts] == ["no-elf", "unreadable"]
             assert artifact.models["pkg/inner.pt2:model"].plugin.read() == plugin_bytes
             plugin = artifact.models["pkg/two.pte:forward"].plugin
             assert plugin.weights.kind == "blob"
@@ -167,16 +168,16 @@ def test_a_folder_of_plugins(tmp_path: Path, plugin_bytes):
         assert sorted(artifact.models) == ["b.so", "deep/a.so.1"]
         assert artifact.models["b.so"].plugin.weights.size == 1
         assert artifact.models["b.so"].plugin.location.path == str(tmp_path / "b.so")
-        assert [entry.code_hint for entry in artifact.anomalies] == ["link-in-folder"]
+        assert [entry.kind for entry in artifact.facts] == ["links"]
 
 
 def test_without_a_plugin_all_libraries_are_listed(tmp_path: Path):
     path = write_zip(tmp_path / "x.zip", {"a.so": b"\x7fELF" + b"\0" * 60, "b.txt": b""})
     with open_artifact(path) as artifact:
         assert list(artifact.models) == ["a.so"]
-        assert [entry.code_hint for entry in artifact.anomalies] == ["no-plugin"]
+        assert [entry.kind for entry in artifact.facts] == ["bundle-without-plugins"]
     with open_artifact(write_zip(tmp_path / "y.zip", {"b.txt": b""})) as artifact:
-        assert "no library at all" in artifact.anomalies[0].message
+        assert artifact.facts == (PackageFact("bundle-without-plugins"),)
     (tmp_path / "empty").mkdir()
     assert open_artifact(str(tmp_path / "empty")).models == {}
 
@@ -187,7 +188,7 @@ def test_an_archive_after_a_script_is_found_by_its_end(tmp_path: Path, plugin_by
     path.write_bytes(b"#!/bin/sh\nexit 1\n" + (tmp_path / "m.pt2").read_bytes())
     with open_artifact(str(path)) as artifact:
         assert artifact.model().plugin.read() == plugin_bytes
-        assert [entry.code_hint for entry in artifact.anomalies] == ["leading-data"]
+        assert [entry.kind for entry in artifact.facts] == ["bytes-before"]
         location = artifact.model().plugin.location
         assert path.read_bytes()[location.offset :][: location.size] == plugin_bytes
 
@@ -220,3 +221,34 @@ def test_nothing_stays_open(tmp_path: Path, plugin_bytes, artifacts):
         open_artifact(str(bad))
     assert len(os.listdir("/proc/self/fd")) == before
     assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+
+
+@pytest.mark.parametrize("name", ["pkg/m.PT2", "pkg/M.SO", "pkg/m.pt2"])
+def test_names_count_in_any_case(tmp_path: Path, plugin_bytes, name):
+    inner = Path(write_zip(tmp_path / "inner", package_members(plugin_bytes))).read_bytes()
+    members = {"a.so": plugin_bytes, name: plugin_bytes if name.endswith("SO") else inner}
+    with open_artifact(write_zip(tmp_path / "x.whl", members)) as artifact:
+        assert len(artifact.plugins) == 2
+
+
+def test_a_library_is_searched_to_its_end(tmp_path: Path, plugin_bytes):
+    """Tools that rewrite a library move its names to the end."""
+    late = b"\x7fELF" + bytes(60) + bytes(70 << 20) + b"AOTInductorModelContainerRun"
+    path = write_zip(tmp_path / "x.zip", {"a.so": plugin_bytes, "late.so": late}, zipfile.ZIP_DEFLATED)
+    with open_artifact(path) as artifact:
+        assert list(artifact.models) == ["a.so", "late.so"]
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_changed_byte_of_a_stored_plugin_is_found_by_an_audit(tmp_path: Path, plugin_bytes, in_memory):
+    path = Path(write_zip(tmp_path / "m.pt2", package_members(plugin_bytes)))
+    data = bytearray(path.read_bytes())
+    data[data.find(plugin_bytes) + len(plugin_bytes) // 2] ^= 1
+    path.write_bytes(data)
+    content = bytes(data) if in_memory else None
+    with (
+        open_artifact(str(path), content=content) as artifact,
+        pytest.raises(InvalidProgram, match="checksum"),
+        artifact.model().plugin.open_source(),
+    ):
+        pass
