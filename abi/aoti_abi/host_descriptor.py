@@ -87,16 +87,26 @@ class KnownHost(NamedTuple):
     Attributes:
         descriptor: the family.
         version: one of its versions; None if it comes in one form only.
+        build: what the version says after a plus sign: "cpu", "cu130", "" if it says nothing.
     """
 
     descriptor: HostDescriptor
     version: str | None
+    build: str = ""
 
     @property
     def name(self) -> str:
         """The name that asks for it, with its version: ``"torch==2.13"``."""
         family = self.descriptor.name
         return family if self.version is None else f"{family}=={self.version}"
+
+    @property
+    def cuda(self) -> str | None:
+        """The CUDA release that this build is for: "13.0" for ``+cu130``; None if the name does not say."""
+        digits = self.build.removeprefix("cu")
+        if digits == self.build or not digits.isascii() or not digits.isdigit() or not 2 <= len(digits) <= 4:
+            return None
+        return f"{digits[:-1]}.{digits[-1]}"
 
     def provides(self, machine: str) -> Provides:
         """Return a test of whether it defines a symbol on a machine (as in ``os.uname().machine``)."""

@@ -80,7 +80,7 @@ class Container(Unique):
             self.input_names = handle.names("Input", self.num_inputs)
             self.output_names = handle.names("Output", self.num_outputs)
             self.weights = Weights(handle, kind=plugin.facts.weights.kind)
-            self._starts_teams = uses_openmp(plugin.facts.elf) or plugin.host.name != "builtin"
+            self._starts_teams = uses_openmp(plugin.facts.elf) or plugin.host.starts_teams
             if self._starts_teams:
                 refuse_lost_team(plugin.path)
             openmp = hold_teams(plugin.facts, threads, plugin.binding)

@@ -97,6 +97,74 @@ def test_fatbins_in_their_section_are_read_one_behind_the_other(compile_library:
 def test_ptx_as_text(compile_library: Callable[..., str]):
     path = compile_library(CALLS_CUDA + kernel("k", PTX + b"\0"))
     assert find(path)[0][:4] == ("ptx", 90, "8.7", "elf")
+    assert (find(path)[0].reach, find(path)[0].kernel) == ("none", "k")
+
+
+@pytest.mark.parametrize(
+    ("target", "label"),
+    [("sm_90", "compute_90"), ("sm_100f", "compute_100f"), ("sm_120a, debug", "compute_120a")],
+)
+def test_ptx_for_certain_gpus(compile_library: Callable[..., str], target: str, label: str):
+    text = f".version 9.0\n.target {target}\n.address_size 64\n".encode()
+    assert find(compile_library(CALLS_CUDA + kernel("k", text + b"\0")))[0].label == label
+
+
+def special_cubin(value: int, *, first: bytes = b"") -> bytes:
+    """A cubin with a .nv.compat as ptxas 13 writes it; its attribute 9 is 1 for ``sm_90a``."""
+    names = b"\0.nv.compat\0.shstrtab\0"
+    compat = first + bytes((2, 9, value, 0, 3, 13, 1, 1))
+    body = cubin(90, size=256)[:64] + names + compat
+    table = b"".join(
+        struct.pack("<IIQQQQIIQQ", name, 1 if size else 0, 0, 0, at, size, 0, 0, 1, 0)
+        for name, at, size in ((0, 0, 0), (1, 64 + len(names), len(compat)), (12, 64, len(names)))
+    )
+    raw = bytearray(body + bytes(-len(body) % 8))
+    struct.pack_into("<QQI", raw, 32, 0, len(raw), struct.unpack_from("<I", raw, 48)[0])
+    struct.pack_into("<HHHHH", raw, 54, 0, 0, 64, 3, 2)
+    return bytes(raw) + table
+
+
+@pytest.mark.parametrize(
+    ("code", "label"),
+    [
+        (special_cubin(0), "sm_90"),
+        (special_cubin(1), "sm_90a"),
+        (special_cubin(1, first=bytes((4, 11, 8, 0)) + bytes(range(1, 9))), "sm_90a"),
+        (special_cubin(1, first=bytes((4, 11, 255, 255))), "sm_90"),  # the record reaches past the end
+        (cubin(90, abi=7)[:49] + bytes((0x0D,)) + cubin(90, abi=7)[50:], "sm_90a"),
+    ],
+)
+def test_a_cubin_for_one_gpu(compile_library: Callable[..., str], code: bytes, label: str):
+    (found,) = find(compile_library(CALLS_CUDA + kernel("k", code)))
+    assert (found.label, found.size) == (label, len(code))
+
+
+@pytest.mark.parametrize(
+    ("flags", "labels"),
+    [
+        (0x11, ["sm_100", "compute_100"]),
+        (0x1100011, ["sm_100a", "compute_100a"]),
+        (0x1200011, ["sm_100", "compute_100f"]),
+    ],
+)
+def test_entries_of_a_fatbin_say_which_gpus(
+    compile_library: Callable[..., str], flags: int, labels: list[str]
+):
+    data = bytearray(fatbin((2, 100, cubin(100), (1, 8)), (1, 100, PTX, (9, 0))))
+    for entry in (16, 16 + 64 + 256):
+        struct.pack_into("<Q", data, entry + 40, flags)
+    assert [image.label for image in find(compile_library(CALLS_CUDA + kernel("k", bytes(data))))] == labels
+
+
+def test_kernels_are_told_apart(compile_library: Callable[..., str]):
+    """Each fatbin is the code of one kernel, or of one source, for several GPUs."""
+    data = fatbin((2, 80, cubin(80), (1, 8)), (2, 90, cubin(90), (1, 8)))
+    path = compile_library(CALLS_CUDA + kernel("k0", data) + kernel("k1", cubin(80)))
+    assert [image.kernel for image in find(path)] == ["k0", "k0", "k1"]
+    path = compile_library(f'__asm__(".section .nv_fatbin,\\"a\\"\\n{assembly(data + data)}");')
+    kernels = [image.kernel for image in find(path)]
+    assert len(kernels) == 4
+    assert len(set(kernels)) == 2
 
 
 @pytest.mark.parametrize("data", [cubin(86), fatbin((2, 86, cubin(86), (1, 8)))], ids=["cubin", "fatbin"])

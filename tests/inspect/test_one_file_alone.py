@@ -52,10 +52,10 @@ def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, di
 
 
 def _breaks(real: Any) -> Any:
-    def read(plugin: Any, *arguments: Any) -> Any:
+    def read(plugin: Any, *arguments: Any, **options: Any) -> Any:
         if plugin.name.endswith("03.so"):
             raise KeyError("a defect")
-        return real(plugin, *arguments)
+        return real(plugin, *arguments, **options)
 
     return read
 

@@ -54,6 +54,30 @@ def test_compute_capability_in_every_spelling(text: str, sm: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "machine"),
+    [("amd64", "x86_64"), ("x86-64", "x86_64"), ("X86_64", "x86_64"), ("arm64", "aarch64"), ("i686", "i386")],
+)
+def test_machines_have_one_name(text: str, machine: str) -> None:
+    assert parse_target(f"machine={text}", BASE).machine == machine
+
+
+def test_another_name_of_this_machine_is_this_machine() -> None:
+    assert parse_target("machine=amd64", BASE) == BASE
+
+
+def test_several_gpus_are_refused_with_what_to_do() -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        parse_target("sm=86+89", BASE)
+    assert "run it once for each" in str(caught.value.cause)
+
+
+def test_the_drivers_and_the_libraries_of_cuda() -> None:
+    target = parse_target("driver=535.104.05,cuda=12.8", BASE)
+    assert (target.driver, target.cuda) == ("535.104.05", "12.8")
+    assert parse_target("driver=any", target).driver is None
+
+
+@pytest.mark.parametrize(
     ("text", "word"),
     [
         ("glibs=2.35", "glibs"),
@@ -64,6 +88,10 @@ def test_compute_capability_in_every_spelling(text: str, sm: int) -> None:
         ("isa=mmx", "MMX"),
         ("sm=hopper", "hopper"),
         ("sm=9", "9"),
+        ("sm=86+89", "86"),
+        ("machine=pdp11", "pdp11"),
+        ("driver=new", "new"),
+        ("cuda=cu130", "cu130"),
         ("glibc=٢.٣", "٢"),
     ],
 )

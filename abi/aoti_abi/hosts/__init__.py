@@ -53,7 +53,7 @@ def find(name: str) -> KnownHost | None:
     if host is None:
         return None
     if mark:
-        return KnownHost(host, host.release(version))
+        return KnownHost(host, host.release(version), version.partition("+")[2])
     if host.versions and host.default_version is None:
         return None
     return KnownHost(host, host.default_version)

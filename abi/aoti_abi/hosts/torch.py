@@ -25,15 +25,34 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "xpu": ("libtorch_xpu.so",),
 }
 
-#: DT_NEEDED names by which a plugin asks for LibTorch.
-NEEDED_NAMES: frozenset[str] = frozenset(
-    ("libtorch.so", "libtorch_cpu.so", "libtorch_cuda.so", "libtorch_xpu.so", "libc10.so", "libc10_cuda.so")
+#: What PyTorch's packages have in their ``lib`` folders, and so the DT_NEEDED names by which a plugin asks
+#: for LibTorch: libraries of every build, of those for NVIDIA's GPUs, and of those for others.
+_EVERY_BUILD = (
+    "libtorch.so",
+    "libtorch_cpu.so",
+    "libc10.so",
+    "libtorch_global_deps.so",
+    "libtorch_python.so",
 )
+_CUDA_BUILD = (
+    "libtorch_cuda.so",
+    "libc10_cuda.so",
+    "libtorch_cuda_linalg.so",
+    "libtorch_nvshmem.so",
+    "libcaffe2_nvrtc.so",
+)
+_OTHER_BUILDS = ("libtorch_xpu.so", "libc10_xpu.so", "libtorch_hip.so", "libc10_hip.so")
+NEEDED_NAMES: frozenset[str] = frozenset((*_EVERY_BUILD, *_CUDA_BUILD, *_OTHER_BUILDS))
 
 
 def is_libtorch(entry: str) -> bool:
     """Whether a DT_NEEDED entry or a path is one of LibTorch's libraries, whatever folder it names."""
     return entry.rpartition("/")[2] in NEEDED_NAMES
+
+
+def is_cuda_libtorch(entry: str) -> bool:
+    """Whether a DT_NEEDED entry is one of LibTorch's libraries that only its builds for CUDA have."""
+    return entry.rpartition("/")[2] in _CUDA_BUILD
 
 
 def is_sleef(name: str) -> bool:

@@ -63,8 +63,8 @@ def configure_parser(parser: ArgumentParser) -> None:
         "--target",
         default="",
         metavar="KEY=VALUE,...",
-        help="where it must run: glibc, glibcxx, cxxabi, machine, isa (joined by +), sm; `any` turns a check "
-        "off (isa=any); default: this machine",
+        help="where it must run: glibc, glibcxx, cxxabi, machine, isa (joined by +), sm, driver (NVIDIA's), "
+        "cuda; `any` turns a check off (isa=any); default: this machine",
     )
     parser.add_argument(
         "--fail-on",

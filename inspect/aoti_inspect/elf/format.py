@@ -176,3 +176,9 @@ def machine_name(machine: int, bits: int, byte_order: str) -> str:
     if machine == 258:
         return f"loongarch{bits}"
     return _EM_NAMES.get(machine, f"machine({machine})")
+
+
+def machine_names() -> frozenset[str]:
+    """Return every name that `machine_name` has for a machine."""
+    split = ("ppc64", "ppc64le", "s390", "s390x", "riscv32", "riscv64", "loongarch32", "loongarch64")
+    return frozenset((*_EM_NAMES.values(), *split))

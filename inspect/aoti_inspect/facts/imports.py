@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_abi.hosts.torch import is_libtorch
+from aoti_abi.hosts.torch import is_cuda_libtorch, is_libtorch
 from aoti_abi.records import TYPE_CHECKING
 from aoti_abi.symbols import PROXY_EXECUTOR as PROXY_EXECUTOR  # noqa: PLC0414 - re-exported
 from aoti_inspect.facts.symbol_families import LIBC_OWN, family
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _CUDA_LIBRARIES = ("libcuda.so", "libcudart.so", "libnvrtc.so")
 #: Functions that the wrapper of a model calls only if it was compiled for CUDA.
 _CUDA_PROOF = ("cuLaunchKernel", "cudaMalloc", "aoti_torch_create_cuda_stream_guard")
+#: Every plugin, also one for the CPU, asks for this one: it only returns an integer.
+_CUDA_CODE = "aoti_torch_device_type_cuda"
 
 
 class Imports:
@@ -96,6 +98,17 @@ class Imports:
     def proxy_executor(self) -> bool:
         """Whether the plugin runs operators through the host's dispatcher."""
         return PROXY_EXECUTOR in self._names
+
+    @property
+    def cuda_shims(self) -> list[str]:
+        """The strong shims that only a host for CUDA has; what every plugin asks for is none of them."""
+        names = self.unversioned("shim")
+        return [name for name in names if "cuda" in name and name != _CUDA_CODE]
+
+    @property
+    def cuda_libtorch(self) -> list[str]:
+        """The DT_NEEDED entries that only LibTorch's builds for CUDA have."""
+        return list(filter(is_cuda_libtorch, self.needed))
 
     @property
     def cuda_calls(self) -> list[str]:

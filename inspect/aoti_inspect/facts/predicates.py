@@ -31,6 +31,27 @@ def not_a_library(elf: ElfFacts) -> str | None:
     return None
 
 
+#: CUDA's libraries whose SONAME has the major version of their CUDA release.
+_CUDA_SONAMES = (
+    "libcudart.so.",
+    "libcublas.so.",
+    "libcublasLt.so.",
+    "libnvrtc.so.",
+    "libnvJitLink.so.",
+    "libcupti.so.",
+)
+
+
+def cuda_needs(plugin: PluginFacts) -> dict[str, int]:
+    """Return the needed libraries that are of one major release of CUDA, with that."""
+    found = {}
+    for entry in plugin.imports.needs_library(*_CUDA_SONAMES):
+        major = entry.rpartition(".so.")[2].partition(".")[0]
+        if major.isascii() and major.isdigit() and len(major) <= 3:
+            found[entry] = int(major)
+    return found
+
+
 def cuda_calls(plugin: PluginFacts) -> list[str]:
     """Return `Imports.cuda_calls` of a plugin."""
     return plugin.imports.cuda_calls
@@ -60,12 +81,3 @@ def refuses_its_stack(target: Target, elf: ElfFacts) -> bool:
     """Whether the target's glibc refuses to open a library for the executable stack that it wants."""
     glibc = target.glibc
     return wants_executable_stack(elf) and glibc is not None and parse_version(glibc) >= _REFUSES_EXECSTACK
-
-
-def cubin_runs_on(architecture: int, sm: int) -> bool:
-    """Whether machine code for ``architecture`` runs on a GPU of compute capability ``sm``.
-
-    Machine code runs on GPUs of the same major version and the same or a later minor version (CUDA C++
-    Programming Guide, "Binary Compatibility"). 86 is major 8, minor 6; 120 is major 12, minor 0.
-    """
-    return architecture // 10 == sm // 10 and architecture <= sm

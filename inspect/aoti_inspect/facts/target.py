@@ -11,6 +11,7 @@ import os
 from aoti_abi.errors import InvalidArgument
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
 from aoti_abi.versions import parse_version
+from aoti_inspect.elf.format import machine_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,21 @@ ISA_IMPLIES: dict[str, tuple[str, ...]] = {
 }
 
 
+#: What Debian, Docker, Go and Windows call machines.
+_MACHINE_ALIASES: dict[str, str] = {
+    "amd64": "x86_64",
+    "x86-64": "x86_64",
+    "x64": "x86_64",
+    "arm64": "aarch64",
+    "armv7l": "arm",
+    "i486": "i386",
+    "i586": "i386",
+    "i686": "i386",
+    "x86": "i386",
+    "ppc64el": "ppc64le",
+}
+
+
 class Target(NamedTuple):
     """What a plugin will find where it runs; None means "not compared".
 
@@ -52,6 +68,8 @@ class Target(NamedTuple):
         machine: as ``uname -m`` has it.
         isa: instruction sets by Inductor's names, upper case.
         sm: the GPU's compute capability as an integer, 90 for 9.0.
+        driver: the version of the NVIDIA driver, as ``"535.104.05"``.
+        cuda: the version of the CUDA libraries that the host brings, as ``"12.8"``.
         local: whether the values that were not given were read from this machine.
     """
 
@@ -61,17 +79,20 @@ class Target(NamedTuple):
     machine: str | None = None
     isa: frozenset[str] | None = None
     sm: int | None = None
+    driver: str | None = None
+    cuda: str | None = None
     local: bool = False
 
 
 def local_target() -> Target:
     """Return this machine's values, as far as they can be told without loading a library.
 
-    ``sm`` would take CUDA, ``glibcxx`` and ``cxxabi`` the libstdc++ that a process will come to have.
+    ``sm``, ``driver`` and ``cuda`` would take CUDA, ``glibcxx`` and ``cxxabi`` the libstdc++ that a process
+    will come to have.
     """
     return Target(
         glibc=_local_glibc(),
-        machine=os.uname().machine,
+        machine=_MACHINE_ALIASES.get(os.uname().machine, os.uname().machine),
         isa=_local_isa(),
         local=True,
     )
@@ -80,9 +101,9 @@ def local_target() -> Target:
 def parse_target(text: str, base: Target) -> Target:
     """Lay ``key=value`` pairs, separated by commas, over ``base``.
 
-    Keys: ``glibc``, ``glibcxx``, ``cxxabi``, ``machine``, ``isa`` (joined by ``+``), ``sm``. The value
-    ``any`` turns a comparison off. Naming another machine than ``base`` has drops the other values of
-    ``base``, which say nothing about that machine.
+    Keys: ``glibc``, ``glibcxx``, ``cxxabi``, ``machine``, ``isa`` (joined by ``+``), ``sm``, ``driver``,
+    ``cuda``. The value ``any`` turns a comparison off. Naming another machine than ``base`` has drops the
+    other values of ``base``, which say nothing about that machine.
 
     Raises:
         InvalidArgument: an unknown key, a key without a value, or a value of the wrong form.
@@ -97,10 +118,10 @@ def parse_target(text: str, base: Target) -> Target:
         if not equals or not value:
             raise InvalidArgument(f"target key {key!r} has no value", hint=f"write {key}=VALUE, or {key}=any")
         given[key] = value
-    machine = given.get("machine")
-    if machine is not None and machine != base.machine:
+    values = {key: _parse(key, value) for key, value in given.items()}
+    if "machine" in values and values["machine"] != base.machine:
         base = Target()
-    return base._replace(**{key: _parse(key, value) for key, value in given.items()})
+    return base._replace(**values)
 
 
 def _parse(key: str, value: str) -> Any:
@@ -126,7 +147,17 @@ def _isa(text: str) -> frozenset[str]:
     return frozenset(names - {"BASELINE"}).union(*(ISA_IMPLIES.get(name, ()) for name in names))
 
 
+def _machine(text: str) -> str:
+    """Return the name that ``uname -m`` has for a machine that other tools call otherwise."""
+    name = _MACHINE_ALIASES.get(text.lower(), text.lower())
+    if name not in machine_names():
+        raise ValueError(f"no known machine; known: {', '.join(sorted(machine_names()))}")
+    return name
+
+
 def _sm(text: str) -> int:
+    if "+" in text:
+        raise ValueError("an audit is for one GPU: run it once for each")
     digits = text.lower().removeprefix("sm_").removeprefix("sm").rstrip("af").replace(".", "")
     if not (digits.isascii() and digits.isdigit() and 2 <= len(digits) <= 4):
         raise ValueError("write it as 90, 9.0 or sm_90")
@@ -137,9 +168,11 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "glibc": _version,
     "glibcxx": _version,
     "cxxabi": _version,
-    "machine": str,
+    "machine": _machine,
     "isa": _isa,
     "sm": _sm,
+    "driver": _version,
+    "cuda": _version,
 }
 
 

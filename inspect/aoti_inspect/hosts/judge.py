@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from aoti_abi.features import evaluate
 from aoti_abi.records import TYPE_CHECKING, NamedTuple
-from aoti_inspect.facts.predicates import not_a_library, refuses_its_stack
+from aoti_abi.versions import parse_version
+from aoti_inspect.facts.predicates import cuda_needs, not_a_library, refuses_its_stack
 from aoti_inspect.facts.processor import fits_processor
 from aoti_inspect.facts.symbol_families import uses_old_string_abi
 from aoti_inspect.facts.version_needs import newer_than
@@ -135,7 +136,7 @@ def judge(common: Common, host: KnownHost) -> HostVerdict:
     _check_libtorch_cxx(found, host)
     _check_cxx_runtime(found, host.descriptor)
     _check_needed(found, host.descriptor)
-    _check_cuda(found, host.descriptor)
+    _check_cuda(found, host, target)
     _check_rest(found)
     if refuses_its_stack(target, plugin.elf):
         if host.descriptor.clears_executable_stack and plugin.elf.executable_stack:
@@ -199,20 +200,28 @@ def _check_needed(found: Judgement, host: HostDescriptor) -> None:
         found.reasons.append(f"it needs {listed(libtorch)}, which would be a second provider of aoti_torch_*")
 
 
-#: Every plugin, also one for the CPU, asks for this one: it only returns an integer.
-_CUDA_CODE = "aoti_torch_device_type_cuda"
-
-
-def _check_cuda(found: Judgement, host: HostDescriptor) -> None:
-    imports = found.plugin.imports
+def _check_cuda(found: Judgement, host: KnownHost, target: Target) -> None:
+    imports, descriptor = found.plugin.imports, host.descriptor
     if imports.unversioned("cuda-driver") or imports.needs_library("libcuda.so"):
         found.notes.append("the NVIDIA driver (libcuda.so.1) must be installed")
-    forgotten = imports.unversioned("cuda-runtime") and not imports.needs_library("libcudart.so")
-    shims = any("cuda" in name for name in imports.unversioned("shim") if name != _CUDA_CODE)
-    if host.cuda_build and (forgotten or shims):
-        found.notes.append(f"it needs {host.cuda_build}")
+    forgotten = bool(imports.unversioned("cuda-runtime")) and not imports.needs_library("libcudart.so")
+    asks = imports.cuda_shims + imports.cuda_libtorch
+    if descriptor.cuda_build and (forgotten or asks):
+        names = f": {listed(asks)}" if asks else ""
+        if host.build == "cpu":
+            found.reasons.append(f"it needs {descriptor.cuda_build}{names}")
+        elif host.cuda is None:
+            found.notes.append(f"it needs {descriptor.cuda_build}{names}")
     elif forgotten:
         found.notes.append("the CUDA runtime (libcudart) must be loaded first: the plugin does not name it")
+    needs = cuda_needs(found.plugin)
+    has = host.cuda or target.cuda
+    for library, major in needs.items():
+        if has is None:
+            if descriptor.cuda_build:
+                found.notes.append(f"{library} must be there: only a build for CUDA {major} brings it")
+        elif parse_version(has)[0] != major:
+            found.reasons.append(f"it needs {library}, of CUDA {major}, and the host has CUDA {has}")
 
 
 def _check_rest(found: Judgement) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aoti_abi.hosts.torch import is_cuda_libtorch
 from aoti_abi.records import TYPE_CHECKING
 from aoti_inspect.facts import imports
 from aoti_inspect.rules.registry import RuleResult, plugin_rule
@@ -10,6 +11,7 @@ from aoti_inspect.wording import counted, listed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aoti_inspect.facts.records import PluginFacts
     from aoti_inspect.facts.symbol_families import Family
     from aoti_inspect.rules.registry import PluginContext
 
@@ -32,6 +34,12 @@ _UNVERSIONED: tuple[tuple[str, tuple[Family, ...]], ...] = (
 )
 
 
+def _uses_cuda_libtorch(plugin: PluginFacts, name: str) -> bool:
+    """Whether a plugin may use one of the libraries that only LibTorch's builds for CUDA have."""
+    shims = name == "libtorch_cuda.so" and bool(plugin.imports.cuda_shims)
+    return shims or any("cuda" in symbol.lower() for symbol in plugin.imports.names("libtorch-c++"))
+
+
 @plugin_rule("AOTI440", "unused-needed", "info")
 def unused_needed(context: PluginContext) -> Iterator[RuleResult]:
     """DT_NEEDED names a library of which nothing is used.
@@ -41,7 +49,8 @@ def unused_needed(context: PluginContext) -> Iterator[RuleResult]:
 
     ## How it is checked
     For libraries with symbol versions (libc, libm, libstdc++, libgcc_s, libgomp, ...): DT_VERNEED does not
-    name them. For LibTorch and CUDA's libraries: no undefined symbol is of their kind. Others are not judged.
+    name them. For LibTorch and CUDA's libraries: no undefined symbol is of their kind; for the libraries that
+    only LibTorch's builds for CUDA have, none is about CUDA. Others are not judged.
 
     ## How to fix it
     Link with `-Wl,--as-needed` before the libraries.
@@ -59,6 +68,8 @@ def unused_needed(context: PluginContext) -> Iterator[RuleResult]:
             if versioned and entry not in versioned and name not in versioned:
                 unused.append(entry)
             continue
+        if is_cuda_libtorch(name) and not _uses_cuda_libtorch(context.facts, name):
+            unused.append(entry)
         for prefix, kinds in _UNVERSIONED:
             if name.startswith(prefix) and not any(families.get(kind) for kind in kinds):
                 unused.append(entry)

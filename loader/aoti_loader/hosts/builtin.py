@@ -64,7 +64,7 @@ def open_host(_needs: Needs) -> Host:
     """
     path = find()
     handle = linker.open_library(path, linker.RTLD_NOW | linker.RTLD_LOCAL)
-    return Host(HOST.name, path, (handle,), last_error=HOST.last_error)
+    return Host(HOST.name, path, (handle,), starts_teams=False, last_error=HOST.last_error)
 
 
 def equip(host: Host, needs: Needs) -> None:

@@ -31,12 +31,14 @@ class Host:
         name: the name of its module in `aoti_loader.hosts`.
         path: the library that provides the shims; None for "process" if nothing does.
         version: the PyTorch that it is, as ``"2.13.0+cpu"``; None if it is none, or not known.
+        starts_teams: whether its own operators may run in OpenMP teams, which a forked child has lost.
 
     Args:
         name: as above.
         path: as above.
         handles: its open libraries, in the order in which symbols are looked up; none for the global scope.
         version: as above.
+        starts_teams: as above.
         last_error: its functions that return, and forget, the text of a thread's last error; None if it
             keeps none.
     """
@@ -48,11 +50,13 @@ class Host:
         handles: tuple[int, ...],
         *,
         version: str | None = None,
+        starts_teams: bool = True,
         last_error: tuple[str, str] | None = None,
     ) -> None:
         self.name = name
         self.path = path
         self.version = version
+        self.starts_teams = starts_teams
         self._handles = handles
         self._last_error = last_error
         self._functions: dict[str, Any] = {}
