@@ -35,6 +35,10 @@ class HostFunctions(Protocol):
     def name(self) -> str:
         """Which host it is, as "builtin" or "torch"."""
 
+    @property
+    def starts_teams(self) -> bool:
+        """Whether its own operators may run in OpenMP teams."""
+
     def function(self, name: str) -> Any:
         """Return a shim as a ctypes function with its prototype."""
 

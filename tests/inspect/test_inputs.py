@@ -142,7 +142,7 @@ def test_the_report_shows_inputs_and_the_json_their_parts(tmp_path: Path, capsys
     assert facts["inputs"][0] == {
         "dtype": "float32",
         "rank": 2,
-        "sizes": [{"low": 2, "high": 64}, {"low": 16, "high": 16}],
+        "sizes": [{"low": 1, "high": 64}, {"low": 16, "high": 16}],
         "strides": [None, 1],
     }
     assert facts["openmp_team"] is None
